@@ -1,7 +1,7 @@
 """The part of ``bench.availability`` on the clients' host: it produces, and asks for the status."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -11,7 +11,8 @@ from tests.support.acked_load import AckedLoad
 
 PATIENT: Final = "default client"
 IMPATIENT: Final = "stall"
-"""A client that asks again soon shows what the cluster does, another one also what it waits for."""
+"""A client that asks again soon goes on when the cluster does, unless links are too slow for it.
+Another one shows also what it waits for."""
 
 CLIENTS: Final[Mapping[str, Mapping[str, str | int]]] = {
     PATIENT: {},
@@ -39,22 +40,25 @@ def now_s() -> float:
 
 
 def acknowledged(since_s: float) -> dict[int, int]:
-    """Acknowledgements per partition since a time, of the client that had fewest."""
-    counts: dict[int, int] = {}
-    for load in _loads.values():
-        for partition, times in load.acknowledged.times.items():
-            count = sum(at > since_s for at in list(times)[-1000:])
-            counts[partition] = min(count, counts.get(partition, count))
-    return counts
+    """Acknowledgements per partition since a time, of the client that waits longest."""
+    times = _loads[PATIENT].acknowledged.times
+    return {
+        partition: sum(at > since_s for at in list(of)[-1000:]) for partition, of in times.items()
+    }
 
 
-def longest_gaps_s(client: str, since_s: float, until_s: float) -> dict[int, float]:
-    """The longest time without an acknowledgement per partition, between two times."""
-    found = {}
-    for partition, times in _loads[client].acknowledged.times.items():
-        inside = [at for at in list(times) if since_s <= at <= until_s]
-        found[partition] = max(b - a for a, b in pairwise([since_s, *inside, until_s]))
-    return found
+def longest_gaps_s(clients: Sequence[str], since_s: float, until_s: float) -> dict[int, float]:
+    """The longest time per partition, between two others, without an acknowledgement of any of
+    the clients."""
+    inside: dict[int, list[float]] = {}
+    for client in clients:
+        for partition, times in _loads[client].acknowledged.times.items():
+            found = inside.setdefault(partition, [])
+            found += [at for at in list(times) if since_s <= at <= until_s]
+    return {
+        partition: max(b - a for a, b in pairwise([since_s, *sorted(times), until_s]))
+        for partition, times in inside.items()
+    }
 
 
 def stop() -> tuple[int, int]:

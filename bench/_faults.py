@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.support.deployment import Deployment
+from tests.support.failing_disks import fill_disk, free_disk
 from tests.support.six_hosts import VOTER_HOSTS
 from tests.support.three_hosts import HOSTS
 
@@ -19,13 +20,17 @@ Act = Callable[[Deployment, int], None]
 
 @dataclass(frozen=True)
 class Fault:
-    """The ``victim`` is a "broker" other than the controller, or a role."""
+    """The ``victim`` is a "broker" other than the controller, or a role.
+
+    ``shows`` is what the victim says in its log: a fault that did not take effect costs nothing.
+    """
 
     name: str
     victim: str
     begin: Act
     end: Act
     observe_s: float = 12.0
+    shows: str = ""
 
     @property
     def hits_broker(self) -> bool:
@@ -35,10 +40,6 @@ class Fault:
 
 def _heal(deployed: Deployment, host: int) -> None:
     deployed.lab.heal()
-
-
-def _nothing(deployed: Deployment, host: int) -> None:
-    """Nothing is left to undo."""
 
 
 def _kill(deployed: Deployment, host: int) -> None:
@@ -67,6 +68,25 @@ def _pause(deployed: Deployment, host: int) -> None:
 
 def _resume(deployed: Deployment, host: int) -> None:
     os.kill(deployed.hosts.processes["broker", host].pid, signal.SIGCONT)
+
+
+def _fill_disk(deployed: Deployment, host: int) -> None:
+    fill_disk(deployed.hosts.processes["broker", host].pid)
+
+
+def _free_disk(deployed: Deployment, host: int) -> None:
+    free_disk(deployed.hosts.processes["broker", host].pid)
+
+
+def _fail_disk(deployed: Deployment, host: int) -> None:
+    deployed.disks.fail(host)
+
+
+def _replace_disk(deployed: Deployment, host: int) -> None:
+    """A broker whose disk fails ends, so it is started again."""
+    deployed.disks.heal(host)
+    deployed.hosts.kill("broker", host)
+    deployed.hosts.start("broker", host)
 
 
 def _others(host: int) -> list[int]:
@@ -110,8 +130,9 @@ def _impaired(*, delay_ms: float = 0, loss: float = 0, between: Sequence[int] = 
     return begin
 
 
-BROKER, CONTROLLER, QUORUM_LEADER = "broker", "controller", "quorum leader"
+BROKER, CONTROLLER, QUORUM_LEADER = "broker", "controller", "quorum's leader"
 ALL_LINKS, BROKER_LINKS = "all links", "links of brokers"
+FAILING_DISK: Final = "disk fails (EIO)"
 
 FAULTS: Final = (
     Fault("kill -9", BROKER, _kill, _start),
@@ -133,6 +154,10 @@ FAULTS: Final = (
     Fault("cut from the quorum", CONTROLLER, _cut_from_quorum, _heal),
     Fault("cut from all", BROKER, _unplug, _heal),
     Fault("cut from all", CONTROLLER, _unplug, _heal),
+    Fault("full disk", BROKER, _fill_disk, _free_disk, shows=" is full ("),
+    Fault("full disk", CONTROLLER, _fill_disk, _free_disk, shows=" is full ("),
+    Fault(FAILING_DISK, BROKER, _fail_disk, _replace_disk, shows="cannot write log directory"),
+    Fault(FAILING_DISK, CONTROLLER, _fail_disk, _replace_disk, shows="cannot write log directory"),
     Fault("delay 100 ms", ALL_LINKS, _impaired(delay_ms=100), _heal, 30.0),
     Fault("delay 100 ms", BROKER_LINKS, _impaired(delay_ms=100, between=HOSTS), _heal, 30.0),
     Fault("delay 500 ms", BROKER_LINKS, _impaired(delay_ms=500, between=HOSTS), _heal, 30.0),

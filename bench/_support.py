@@ -96,11 +96,14 @@ class Bench:
         json_path: Path | None,
         repetitions: int,
         pattern: str | None = None,
+        writes_page: bool = False,
     ) -> None:
         self.title = title
         self.quick = quick
         self.pattern = pattern
         """Which rows to measure; None: all."""
+        self.writes_page = writes_page
+        """Whether to bring the page of the docs up to date."""
         self.repetitions = repetitions
         self.rows: list[dict[str, Cell]] = []
         self.figures: dict[str, int | float] = {}
@@ -115,10 +118,12 @@ class Bench:
         arguments: Sequence[str] | None = None,
         *,
         selectable: bool = False,
+        writes_page: bool = False,
     ) -> "Bench":
         """Read ``--quick``, ``--repeat N`` and ``--json FILE``, and print what this is about.
 
         ``selectable``: of its rows some can be picked, by ``--rows PATTERN``.
+        ``writes_page``: it can bring a page of the docs up to date, which ``--docs`` asks for.
         """
         parser = argparse.ArgumentParser(description=description)
         parser.add_argument("--quick", action="store_true", help="fewer cases, less data, once")
@@ -126,6 +131,8 @@ class Bench:
         parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here too")
         if selectable:
             parser.add_argument("--rows", metavar="PATTERN", help="only rows of such a name")
+        if writes_page:
+            parser.add_argument("--docs", action="store_true", help="update the table in docs/")
         flags = parser.parse_args(arguments)
         repetitions = flags.repeat or (1 if flags.quick else 3)
         bench = cls(
@@ -134,6 +141,7 @@ class Bench:
             json_path=flags.json,
             repetitions=repetitions,
             pattern=flags.rows if selectable else None,
+            writes_page=writes_page and flags.docs,
         )
         print(f"{title}: {description}\n{machine_line()}; medians of {repetitions}", flush=True)
         return bench

@@ -3,11 +3,13 @@
 Three brokers, three voters and a client on a host of their own each, as network namespaces, set up
 as docs/DEPLOY.md says: replication factor 3, min.insync.replicas 2, TLS between the nodes. The
 clients are confluent-kafka. They produce to every partition all the time, while one broker or
-voter is killed, stopped, or cut off. "stall" is the longest time without an acknowledgement of any
-one partition for a client that asks again after a second, "led" that of the partitions which the
-victim led, "followed" that of the others, "median" the median over the partitions. "default client"
-waits as long as librdkafka does by default: 60 s for a broker that does not answer. Needs the right
-to make network namespaces.
+voter is killed, stopped, or cut off, while links are slow or lossy, and while a disk is full or
+fails. "stall" is the longest time in which any one partition acknowledged nothing to two clients,
+of which one asks again after a second, "led" that of the partitions which the victim led,
+"followed" that of the others, "median" the median over the partitions. "default client" is the
+other client alone, which waits as long as librdkafka does by default: 60 s for a broker that does
+not answer. Needs the right to make network namespaces. ``--docs`` writes the figures into the
+table of docs/AVAILABILITY.md.
 """
 
 import contextlib
@@ -23,7 +25,8 @@ from pathlib import Path
 from typing import Final
 
 from bench import _availability_console as console
-from bench._faults import CONTROLLER, FAULTS, QUICK, QUORUM_LEADER, Fault
+from bench._availability_table import rewritten
+from bench._faults import CONTROLLER, FAILING_DISK, FAULTS, QUICK, QUORUM_LEADER, Fault
 from bench._support import Bench
 from tests.support.deployment import Deployment
 from tests.support.network_lab import why_not
@@ -37,6 +40,7 @@ OBSERVE_MAX_S: Final = 60.0
 ENOUGH: Final = 5
 """Acknowledgements after the fault that show a partition to go on."""
 REPAIR_TIMEOUT_S: Final = 120.0
+PAGE: Final = Path(__file__).parents[1] / "docs/AVAILABILITY.md"
 
 
 class Cluster:
@@ -60,16 +64,20 @@ class Cluster:
         self.wait_until_whole()
         victim = self._victim(fault)
         leaders = self.leaders()
+        log = self.deployed.hosts.log_path("broker", victim)
+        said = len(log.read_bytes())
         began_s = self.deployed.console.call(console.now_s)
         fault.begin(self.deployed, victim)
         try:
             self._observe(began_s, fault.observe_s)
             ended_s = self.deployed.console.call(console.now_s)
+            shown = log.read_bytes()[said:].decode(errors="replace")
+            assert fault.shows in shown, f"{fault.name} did not take effect: {shown}"
         finally:
             fault.end(self.deployed, victim)
         gaps, patient = (
             self.deployed.console.call(console.longest_gaps_s, client, began_s, ended_s)
-            for client in (console.IMPATIENT, console.PATIENT)
+            for client in ((console.IMPATIENT, console.PATIENT), (console.PATIENT,))
         )
         has_led = {n: one[0] == victim and fault.hits_broker for n, one in leaders.items()}
         led = [gap for number, gap in gaps.items() if has_led[number]]
@@ -153,23 +161,49 @@ class Cluster:
 
 def main() -> None:
     """Measure each fault several times, and print the medians."""
-    bench = Bench.from_command_line("Availability", __doc__ or "", selectable=True)
+    bench = Bench.from_command_line(
+        "Availability", __doc__ or "", selectable=True, writes_page=True
+    )
     if reason := why_not():
         print(f"not measured: {reason}", file=sys.stderr)
         return
-    with tempfile.TemporaryDirectory() as folder, six_hosts(Path(folder)) as deployed:
-        cluster = Cluster(deployed)
-        cluster.begin()
-        for fault in FAULTS:
-            if bench.quick and fault.name not in QUICK:
-                continue
-            case = {"fault": fault.name, "victim": fault.victim}
-            if bench.pattern is not None and not re.search(bench.pattern, " ".join(case.values())):
-                continue
-            bench.row(case, bench.repeat(partial(cluster.measure, fault)))
-        acknowledged, failed = cluster.end()
-        bench.figures.update({"acknowledged": acknowledged, "failed": failed})
-    bench.finish()
+    try:
+        with tempfile.TemporaryDirectory() as folder, six_hosts(Path(folder)) as deployed:
+            _measure(bench, Cluster(deployed))
+    finally:
+        bench.finish()
+        if bench.writes_page:
+            _write_table(bench)
+
+
+def _measure(bench: Bench, cluster: Cluster) -> None:
+    cluster.begin()
+    for fault in _chosen(bench):
+        if fault.name == FAILING_DISK and not cluster.deployed.disks.can_fail:
+            print(f"not measured: {fault.name}, there is no compiler", file=sys.stderr)
+            continue
+        case = {"fault": fault.name, "victim": fault.victim}
+        bench.row(case, bench.repeat(partial(cluster.measure, fault)))
+    acknowledged, failed = cluster.end()
+    bench.figures.update({"acknowledged": acknowledged, "failed": failed})
+
+
+def _chosen(bench: Bench) -> list[Fault]:
+    """The faults that the flags ask for: a pattern may name any, also in a quick run."""
+    if bench.pattern is not None:
+        return [each for each in FAULTS if re.search(bench.pattern, " ".join(_key(each)))]
+    return [each for each in FAULTS if not bench.quick or each.name in QUICK]
+
+
+def _key(fault: Fault) -> tuple[str, str]:
+    return fault.name, fault.victim
+
+
+def _write_table(bench: Bench) -> None:
+    measured = {(str(row["fault"]), str(row["victim"])): row for row in bench.rows}
+    text = PAGE.read_text(encoding="utf-8")
+    order = [_key(fault) for fault in FAULTS]
+    PAGE.write_text(rewritten(text, order, measured, bench.repetitions), encoding="utf-8")
 
 
 if __name__ == "__main__":

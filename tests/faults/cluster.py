@@ -3,17 +3,14 @@
 import os
 import shutil
 import signal
-import subprocess
-from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from quorate.client.admin import AdminClient
 from quorate.client.results import ClusterStatus
 from tests.faults.switch import SlowLinksLab
 from tests.support.network_lab import address_of
-from tests.support.power_loss.events import compiler
-from tests.support.three_hosts import CLUSTER_PORTS, CONSOLE, HOSTS, ThreeHosts
+from tests.support.three_hosts import CLUSTER_PORTS, HOSTS, ThreeHosts
 from tests.support.waiting import wait_until
 
 BROKER, VOTER = "broker", "quorum"
@@ -30,48 +27,13 @@ VOTER_SETTINGS: Final = (
     '"raft.election.timeout.max.ms" = 1600',
 )
 """Patient enough for a machine that runs all hosts and all clients at once."""
-_SOURCE: Final = Path(__file__).with_name("failing_disk.c")
 WHOLE_TIMEOUT_S: Final = 120.0
-
-
-class FaultLab(SlowLinksLab):
-    """Starts every process on a disk that can fail, where there is a compiler."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__([*HOSTS, CONSOLE])
-        self._folder = folder
-        self.library: Path | None = None
-        if compiler() is not None:
-            self.library = folder / "failing_disk.so"
-            made = [compiler() or "cc", "-O1", "-shared", "-fPIC", "-o", str(self.library)]
-            subprocess.run([*made, str(_SOURCE), "-ldl"], check=True)
-
-    def spawn(
-        self, host: int, command: Sequence[str], output: IO[bytes], cwd: Path | None = None
-    ) -> subprocess.Popen[bytes]:
-        environment = {**os.environ}
-        if self.library is not None:
-            environment["LD_PRELOAD"] = str(self.library)
-            environment["FAIL_FLAG"] = str(self.flag(host))
-            environment["FAIL_ROOT"] = f"{self._folder}/host-{host}/var/lib/quorate/broker-"
-        return subprocess.Popen(
-            self.command(host, command),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=cwd,
-            env=environment,
-        )
-
-    def flag(self, host: int) -> Path:
-        """Return the file that makes the host's disk fail."""
-        return self._folder / f"disk-{host}-fails"
 
 
 class FaultCluster:
     """The processes, as events handle them."""
 
-    def __init__(self, hosts: ThreeHosts, lab: FaultLab, folder: Path) -> None:
+    def __init__(self, hosts: ThreeHosts, lab: SlowLinksLab, folder: Path) -> None:
         self.hosts, self.lab, self._folder = hosts, lab, folder
         self.bootstrap = hosts.bootstrap
 

@@ -1,19 +1,17 @@
 """Faults of every kind, one after the other; what an event stops, it starts again."""
 
 import random
-import resource
 from collections.abc import Callable, Sequence
 
 from quorate.client.errors import QuorateError
 from quorate.client.results import NewTopic, PartitionName
 from tests.faults.cluster import BROKER, VOTER, FaultCluster
 from tests.support.acked_load import acked_load, assert_nothing_lost, consume_all
+from tests.support.failing_disks import fill_disk, free_disk
 from tests.support.three_hosts import HOSTS
 from tests.support.waiting import let_time_pass, wait_until
 
 MOVED, PASSING = "moved", "passing"
-_FULL_BYTES = 128 << 10
-"""No file grows beyond this on a full disk; segments are larger, so writes soon fail."""
 
 
 class Events:
@@ -21,6 +19,8 @@ class Events:
 
     def __init__(self, cluster: FaultCluster, chance: random.Random) -> None:
         self._cluster, self._chance = cluster, chance
+        assert cluster.lab.disks is not None
+        self._disks = cluster.lab.disks
         self._passed = 0
         self.kinds: dict[str, Callable[[], str]] = {
             "kill -9 of brokers": self._kill_brokers,
@@ -40,7 +40,7 @@ class Events:
             "loss of 10 %": lambda: self._slow_down(0, 0.1),
             "full disk": self._fill_disk,
         }
-        if cluster.lab.library is not None:
+        if self._disks.can_fail:
             self.kinds["EIO"] = self._fail_disk
 
     # -- processes -------------------------------------------------------------------------------
@@ -167,18 +167,17 @@ class Events:
     def _fill_disk(self) -> str:
         host = self._chance.choice(HOSTS)
         pid = self._cluster.pid(BROKER, host)
-        _limit_files(pid, _FULL_BYTES)
+        fill_disk(pid)
         self._wait(1.0, 4.0)
         if self._cluster.runs(BROKER, host):
-            _limit_files(pid, resource.RLIM_INFINITY)
+            free_disk(pid)
         self._cluster.start(BROKER, host)
         return f"broker {host}"
 
     def _fail_disk(self) -> str:
         """A broker whose disk fails ends, and says why."""
         host = self._chance.choice(HOSTS)
-        flag = self._cluster.lab.flag(host)
-        flag.touch()
+        self._disks.fail(host)
         try:
             wait_until(
                 lambda: not self._cluster.runs(BROKER, host),
@@ -186,7 +185,7 @@ class Events:
                 timeout_s=30.0,
             )
         finally:
-            flag.unlink()
+            self._disks.heal(host)
         assert "cannot write log directory" in self._cluster.said(BROKER, host)
         self._cluster.start(BROKER, host)
         return f"broker {host}"
@@ -196,7 +195,3 @@ class Events:
 
     def _wait(self, least_s: float, most_s: float) -> None:
         let_time_pass(self._chance.uniform(least_s, most_s), "some are back before others notice")
-
-
-def _limit_files(pid: int, size_bytes: int) -> None:
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size_bytes, resource.RLIM_INFINITY))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from quorate.client.results import NewTopic
-from tests.faults.cluster import BROKER, SETTINGS, VOTER, VOTER_SETTINGS, FaultCluster, FaultLab
+from tests.faults.cluster import BROKER, SETTINGS, VOTER, VOTER_SETTINGS, FaultCluster
 from tests.faults.events import MOVED, Events
 from tests.faults.loads import (
     TransactionalLoad,
@@ -24,6 +24,7 @@ from tests.faults.loads import (
     wait_until_settled,
 )
 from tests.faults.readers import StandingReader
+from tests.faults.switch import SlowLinksLab
 from tests.support.acked_load import (
     AckedLoad,
     Acknowledged,
@@ -32,6 +33,7 @@ from tests.support.acked_load import (
     assert_nothing_twice,
     assert_order_kept,
 )
+from tests.support.failing_disks import FailingDisks
 from tests.support.network_console import _enter
 from tests.support.network_lab import address_of
 from tests.support.three_hosts import CLUSTER_PORTS, CONSOLE, HOSTS, ThreeHosts
@@ -209,7 +211,7 @@ def run(folder: Path, seed: int, events: int, say: Callable[[str], None]) -> Non
         AssertionError: as ``FaultRun.run``; shows the ends of all logs.
     """
     assert threading.active_count() == 1
-    with FaultLab(folder) as lab:
+    with SlowLinksLab([*HOSTS, CONSOLE], FailingDisks(folder)) as lab:
         hosts = ThreeHosts(lab, folder, voter_settings=VOTER_SETTINGS, broker_settings=SETTINGS)
         home = os.open("/proc/self/ns/net", os.O_RDONLY)
         with hosts:

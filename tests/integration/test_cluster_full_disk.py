@@ -1,6 +1,5 @@
 """A broker's disk is full: others lead, or it refuses batches and serves reads until then."""
 
-import resource
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from quorate.client.results import NewTopic
 from quorate.testing import RunningCluster, running_cluster
 from tests.support.acked_load import acked_load, assert_nothing_lost, consume_all
+from tests.support.failing_disks import fill_disk, free_disk
 from tests.support.waiting import wait_until
 from tests.support.whole_cluster import wait_until_known, wait_until_whole
 
@@ -15,9 +15,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 TOPIC, PARTITIONS = "load", 3
 RECORDS_AROUND = 20
-
-FILE_BYTES_MAX = 128 << 10
-"""Far more than a broker has said by then, and less than the load makes of its log in seconds."""
 
 
 @pytest.fixture
@@ -44,11 +41,6 @@ def has_said(cluster: RunningCluster, broker_id: int, what: str) -> bool:
     return any(what in line for line in cluster.broker_log(broker_id))
 
 
-def limit_files(pid: int, size_bytes: int) -> None:
-    """From now on writes beyond that size of a file fail, as those to a full disk do."""
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size_bytes, resource.RLIM_INFINITY))
-
-
 def test_scenario_20_a_leader_whose_disk_is_full_stays_and_loses_nothing(
     cluster: RunningCluster,
 ) -> None:
@@ -59,12 +51,12 @@ def test_scenario_20_a_leader_whose_disk_is_full_stays_and_loses_nothing(
 
     with acked_load(cluster.bootstrap, TOPIC, PARTITIONS) as load:
         load.wait_for_more(RECORDS_AROUND)
-        limit_files(pid, FILE_BYTES_MAX)
+        fill_disk(pid)
         wait_until(lambda: has_said(cluster, victim, " is full ("), f"broker {victim} to be full")
         load.wait_for_more(RECORDS_AROUND)
         assert victim not in leaders(cluster)
         assert all(victim not in isr for isr in isrs(cluster))
-        limit_files(pid, resource.RLIM_INFINITY)
+        free_disk(pid)
         wait_until(
             lambda: has_said(cluster, victim, "has room again"), f"broker {victim} to resume"
         )
@@ -87,7 +79,7 @@ def test_a_sole_replica_whose_disk_is_full_serves_reads_and_resumes() -> None:
         assert pid is not None
         with acked_load(cluster.bootstrap, TOPIC, PARTITIONS) as load:
             load.wait_for_more(RECORDS_AROUND)
-            limit_files(pid, FILE_BYTES_MAX)
+            fill_disk(pid)
             wait_until(lambda: has_said(cluster, broker_id, " is full ("), "a full disk")
             assert len(consume_all(cluster.bootstrap, TOPIC, PARTITIONS)) >= RECORDS_AROUND
             with cluster.admin() as admin:
@@ -95,7 +87,7 @@ def test_a_sole_replica_whose_disk_is_full_serves_reads_and_resumes() -> None:
                     [NewTopic(name="later", num_partitions=1, replication_factor=1)]
                 )
             assert cluster.broker_pid(broker_id) == pid
-            limit_files(pid, resource.RLIM_INFINITY)
+            free_disk(pid)
             load.wait_for_more(RECORDS_AROUND)
             acknowledged = load.stop()
         assert not acknowledged.failures

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from tests.support.failing_disks import FailingDisks
 from tests.support.network_console import Console
 from tests.support.network_lab import NetworkLab
 from tests.support.quorum_console import Seen, linearizable_read, open_desk, quorum_status
@@ -24,6 +25,12 @@ class Deployment:
         self.hosts = hosts
         self.console = console
         self.lab = hosts.lab
+
+    @property
+    def disks(self) -> FailingDisks:
+        """Return the brokers' disks, of a lab that was given some."""
+        assert self.lab.disks is not None
+        return self.lab.disks
 
     def seen(self, host: int) -> Seen | None:
         """The state of the quorum as the host's voter sees it."""

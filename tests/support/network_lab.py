@@ -22,6 +22,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, Final, Self
 
+from tests.support.failing_disks import FailingDisks
+
 NETWORK: Final = "10.20.0"
 _DEVICE: Final = "eth0"
 _NOBODY: Final = "02:00:00:00:00:ff"
@@ -48,8 +50,10 @@ def address_of(host: int) -> str:
 class NetworkLab:
     """Hosts by number; host N has the address 10.20.0.N."""
 
-    def __init__(self, hosts: Iterable[int]) -> None:
+    def __init__(self, hosts: Iterable[int], disks: FailingDisks | None = None) -> None:
+        """``disks``: those of the processes that are started."""
         self.hosts = tuple(hosts)
+        self.disks = disks
         self._run = f"quorate-{os.getpid()}-{uuid.uuid4().hex[:6]}"
         self._cuts: set[tuple[int, int]] = set()
         self._unplugged: set[int] = set()
@@ -104,12 +108,14 @@ class NetworkLab:
     def spawn(
         self, host: int, command: Sequence[str], output: IO[bytes], cwd: Path | None = None
     ) -> subprocess.Popen[bytes]:
+        more = {} if self.disks is None else self.disks.environment(host)
         return subprocess.Popen(
             self.command(host, command),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=cwd,
+            env={**os.environ, **more},
         )
 
     # -- links -----------------------------------------------------------------------------------

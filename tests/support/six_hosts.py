@@ -13,6 +13,7 @@ from typing import Final
 
 from tests.support import guide
 from tests.support.deployment import Deployment
+from tests.support.failing_disks import FailingDisks
 from tests.support.network_console import Console
 from tests.support.network_lab import NETWORK, NetworkLab, address_of
 from tests.support.quorum_console import open_desk
@@ -49,7 +50,7 @@ class SixHosts(ThreeHosts):
 @contextmanager
 def six_hosts(folder: Path, *, broker_settings: Sequence[str] = ()) -> Iterator[Deployment]:
     """Installed, configured and started; nothing of it is left afterwards."""
-    with NetworkLab([*HOSTS, *VOTER_HOSTS, CONSOLE]) as lab:
+    with NetworkLab([*HOSTS, *VOTER_HOSTS, CONSOLE], FailingDisks(folder)) as lab:
         hosts = SixHosts(lab, folder, broker_settings=broker_settings)
         with hosts, Console(lab.namespace(CONSOLE)) as console:
             hosts.install()
