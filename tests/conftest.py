@@ -3,18 +3,21 @@
 import os
 import signal
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.dead_workers import watch_for_dead_workers
-from tests.support.demands import DemandReport, is_full_run, load_demands
-from tests.support.processes import MARK, kill_all, wait_until_gone
+from tests.support.demands import SERVER_PROCESSES, DemandReport, is_full_run, load_demands
+from tests.support.processes import MARK, kill_all, servers, wait_until_gone
 from tests.support.work_units import WorkUnits, in_order
 
 TESTS_ROOT = Path(__file__).resolve().parent
+
+DEMANDS = load_demands(TESTS_ROOT / "demands.toml")
+SHOWN_WITH_SERVERS = frozenset(test_id for one in DEMANDS.values() for test_id in one.real)
 
 # Shared cores make single examples slow without saying anything about the code. On failure
 # hypothesis prints the example, and pytest-randomly the seed of the order in its header.
@@ -30,13 +33,21 @@ def pytest_configure(config: pytest.Config) -> None:
     if not is_worker:
         watch_for_dead_workers()
     if not is_worker and is_full_run(config, TESTS_ROOT):
-        config.pluginmanager.register(
-            DemandReport(load_demands(TESTS_ROOT / "demands.toml")), "demand-report"
-        )
+        config.pluginmanager.register(DemandReport(DEMANDS), "demand-report")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = in_order(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Look at the processes themselves where a test shows a demand with voters and brokers."""
+    if item.nodeid.partition("[")[0] not in SHOWN_WITH_SERVERS:
+        return (yield)
+    found = servers(os.environ[MARK])
+    item.user_properties.append((SERVER_PROCESSES, found))
+    return (yield)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,13 +1,16 @@
-"""The demands of ``tests/demands.toml``, and the report of those that no test carries.
+"""The demands of ``tests/demands.toml``, and the report of those that nothing shows.
 
 A test carries a demand if its name begins with the demand's id: ``test_c2_...``. The report speaks
 of tests that were *run*: a skipped test shows nothing. It is made in full runs only, since a
 part of the suite says nothing about the whole.
+
+The tests that the ledger names for a demand (``real``) must have run as well, with voters and
+brokers that were seen as processes meanwhile.
 """
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,16 +19,26 @@ import pytest
 DEFAULT_SELECTION = ("", "not slow")
 """Mark expressions of a full run: everything, or what ``make test`` runs."""
 
+SERVER_PROCESSES = "server processes"
+"""The property of a report: how many voters and brokers there were while the test ran."""
+
 _CARRIED = re.compile(r"^test_((?:[bcdefq]\d+_)+)")
 
 
 class Demand(NamedTuple):
-    """One row: its stable id, what it says, and when its test is owed."""
+    """One row: its stable id, what it says, when its test is owed, and what the ledger names.
+
+    ``real`` are tests that show it with server processes. ``mutant`` is the guard whose absence a
+    test notices. ``gaps`` say which of the two it does not have yet.
+    """
 
     id: str
     says: str
     due: bool
     milestone: str = ""
+    real: Sequence[str] = ()
+    mutant: str = ""
+    gaps: Sequence[str] = ()
 
 
 def load_demands(path: Path) -> dict[str, Demand]:
@@ -74,11 +87,16 @@ class DemandReport:
     def __init__(self, demands: Mapping[str, Demand]) -> None:
         self._demands = demands
         self._carried: set[str] = set()
+        self._servers_during: dict[str, int] = {}
         self._complete = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if (report.when == "call" and not report.skipped) or report.failed:
-            self._carried |= carried_ids(report.nodeid.partition("[")[0])
+            test_id = report.nodeid.partition("[")[0]
+            self._carried |= carried_ids(test_id)
+            seen = [n for name, n in report.user_properties if name == SERVER_PROCESSES]
+            if seen and isinstance(seen[0], int):
+                self._servers_during[test_id] = seen[0]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
@@ -86,7 +104,8 @@ class DemandReport:
         self._complete = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not (
             session.shouldfail or session.shouldstop
         )
-        if self._complete and any(demand.due for demand in self._missing()):
+        owed = any(demand.due for demand in self._missing()) or any(self._not_shown())
+        if self._complete and owed:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -97,6 +116,8 @@ class DemandReport:
         for demand in rows:
             when = "DUE" if demand.due else f"later: {demand.milestone}"
             terminalreporter.write_line(f"{demand.id:4} no test ({when}): {demand.says}")
+        for line in self._not_shown():
+            terminalreporter.write_line(line)
         unknown = sorted(self._carried - set(self._demands))
         if unknown:
             terminalreporter.write_line(f"in test names but not in the list: {', '.join(unknown)}")
@@ -105,6 +126,15 @@ class DemandReport:
         terminalreporter.write_line(
             f"{covered} of {len(self._demands)} demands have a test; {owed} due without one"
         )
+
+    def _not_shown(self) -> Iterator[str]:
+        """Yield the tests of the ledger that did not run with server processes."""
+        for demand in self._demands.values():
+            for test_id in demand.real:
+                if test_id not in self._servers_during:
+                    yield f"{demand.id:4} not shown: {test_id} was not run"
+                elif not self._servers_during[test_id]:
+                    yield f"{demand.id:4} not shown: {test_id} ran without server processes"
 
     def _missing(self) -> list[Demand]:
         return missing(self._demands, self._carried)

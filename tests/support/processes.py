@@ -29,6 +29,14 @@ def survivors(mark: str) -> dict[int, str]:
     return found
 
 
+def servers(mark: str) -> int:
+    """Return how many voters and brokers run that carry ``mark``."""
+    return sum(
+        " quorate.quorum " in line or " quorate.cli.main node " in line
+        for line in survivors(mark).values()
+    )
+
+
 def wait_until_gone(mark: str, *, timeout_s: float) -> dict[int, str]:
     """Survivors after at most ``timeout_s``; a process that is just exiting gets that long."""
     with contextlib.suppress(AssertionError):

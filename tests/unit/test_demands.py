@@ -111,6 +111,26 @@ def test_full_run_passes_when_only_later_rows_lack_a_test(suite: pytest.Pytester
     assert result.ret == pytest.ExitCode.OK
 
 
+@pytest.mark.parametrize(
+    ("test_two", "said"),
+    [
+        ("def test_c2_it(record_property): record_property('server processes', 2)", ""),
+        ("def test_c2_it(record_property): record_property('server processes', 0)", "ran without"),
+        ("def test_c2_it(): pass", "was not run"),
+    ],
+)
+def test_a_test_of_the_ledger_runs_with_server_processes(
+    suite: pytest.Pytester, test_two: str, said: str
+) -> None:
+    rows = ROWS.replace('says = "due"', 'says = "due"\nreal = ["tests/test_two.py::test_c2_it"]')
+    _write(suite, "demands.toml", rows)
+    _write(suite, "test_two.py", test_two)
+    result = suite.runpytest_subprocess(*QUIET)
+    if said:
+        result.stdout.fnmatch_lines([f"C2 *not shown: tests/test_two.py::test_c2_it {said}*"])
+    assert result.ret == (pytest.ExitCode.TESTS_FAILED if said else pytest.ExitCode.OK)
+
+
 def test_skipped_test_carries_nothing(suite: pytest.Pytester) -> None:
     _write(suite, "test_two.py", "import pytest\n@pytest.mark.skip\ndef test_c2_it(): pass\n")
     assert suite.runpytest_subprocess(*QUIET).ret == pytest.ExitCode.TESTS_FAILED
