@@ -52,7 +52,7 @@ async def open_listeners(
     credentials = _credential_provider(shared)
     kafka = environment.kafka_listener(services.kafka)
     brokers = environment.inter_broker_listener()
-    clients = environment.client_listener(VerifiedPasswords(credentials.password, shared.images))
+    clients = environment.client_listener(VerifiedPasswords(credentials.passwords))
     services.serve_brokers(brokers.server)
     services.serve_clients(clients.server)
     inter_broker = _bind(brokers, INTER_BROKER_LISTENER.name, inter_broker_endpoint(config))

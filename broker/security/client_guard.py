@@ -5,10 +5,8 @@ request, because the context of the request is overwritten with the identity tha
 password proves (F5). Methods that are only for brokers are refused.
 """
 
-import asyncio
 import base64
 import binascii
-import hashlib
 from collections.abc import Awaitable, Callable
 from functools import lru_cache, partial
 from typing import Any, Final
@@ -18,10 +16,10 @@ from cryptography import x509
 
 from quorate.broker.config.grpc_listeners import GRPC_SECURITY_PROTOCOL, SASL_SSL
 from quorate.broker.config.security import SSL_PRINCIPAL_MAPPING_RULES
-from quorate.broker.metadata.metadata_follower import MetadataFollower
 from quorate.broker.security.grpc_caller import Caller, set_caller
+from quorate.broker.security.login_queue import LoginQueue, TooManyLogins
 from quorate.broker.security.peer_guard import ALLOCATE_PRODUCER_IDS
-from quorate.broker.security.plain_passwords import HASHING, CheckPassword
+from quorate.broker.security.plain_passwords import Passwords
 from quorate.broker.security.principal import ANONYMOUS, KafkaPrincipal, PrincipalMapping
 from quorate.common.configuration import Configuration
 from quorate.common.grpc_support.checked_calls import CheckedCalls, Context
@@ -30,7 +28,6 @@ from quorate_proto.v1 import admin_pb2
 
 AUTHORIZATION: Final = "authorization"
 _BASIC: Final = "Basic "
-CACHED_PASSWORDS_MAX: Final = 1_000
 
 Authenticate = Callable[[Context], Awaitable[KafkaPrincipal]]
 """Returns the principal of the client of a gRPC call. It raises Unauthenticated if there is none.
@@ -44,34 +41,24 @@ class Unauthenticated(Exception):
 
 
 class VerifiedPasswords:
-    """Verifies passwords and caches the successful ones, so that not every call costs thousands of
-    hashes.
-
-    A verified password stays valid as long as the metadata image has the same users, so a change of
-    any user ends it. The cache holds digests of passwords. Failed attempts are not cached.
+    """Verifies the passwords that clients send with every call. A password that was right before
+    costs no hashing; the others wait for threads that only this listener uses.
     """
 
-    def __init__(self, verify: CheckPassword, images: MetadataFollower) -> None:
-        """``verify`` takes long, so it is called on a thread."""
-        self._verify = verify
-        self._images = images
-        self._users: object = None
-        self._verified: dict[tuple[str, bytes], KafkaPrincipal] = {}
+    def __init__(self, passwords: Passwords, logins: LoginQueue | None = None) -> None:
+        self._passwords = passwords
+        self._logins = logins or LoginQueue()
 
-    async def principal(self, user: str, password: str) -> KafkaPrincipal | None:
-        """Return the principal, or None if the user does not exist or the password is wrong."""
-        version = self._images.image.scram
-        if version is not self._users or len(self._verified) >= CACHED_PASSWORDS_MAX:
-            self._verified.clear()
-            self._users = version
-        key = (user, hashlib.sha256(password.encode()).digest())
-        found = self._verified.get(key)
-        if found is None:
-            loop = asyncio.get_running_loop()
-            found = await loop.run_in_executor(HASHING, self._verify, user, password)
-            if found is not None and version is self._images.image.scram:
-                self._verified[key] = found
-        return found
+    async def principal(self, user: str, password: str, host: str) -> KafkaPrincipal | None:
+        """Return the principal, or None if the user does not exist or the password is wrong.
+
+        Raises:
+            TooManyLogins: too many clients of that address or of all addresses wait.
+        """
+        found = self._passwords.find(user, password)
+        if found is not None:
+            return found
+        return await self._logins.run(host, user, self._passwords.verification(user, password))
 
 
 def authenticator(config: Configuration, passwords: VerifiedPasswords) -> Authenticate:
@@ -101,7 +88,8 @@ async def _by_password(context: Context, passwords: VerifiedPasswords) -> KafkaP
     except (binascii.Error, UnicodeDecodeError) as error:
         raise Unauthenticated("the authorization header is malformed") from error
     user, colon, password = decoded.partition(":")
-    found = await passwords.principal(user, password) if colon else None
+    host = peer_host(context.peer())
+    found = await passwords.principal(user, password, host) if colon else None
     if found is None:
         raise Unauthenticated("user or password is wrong")
     return found
@@ -151,6 +139,9 @@ class ClientGuard(CheckedCalls):
         except Unauthenticated as error:
             self._refusals.refused(host, str(error))
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
+        except TooManyLogins as error:
+            self._refusals.refused(host, str(error))
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{error}: try again later")
         set_caller(Caller(principal, host))
         stamp(request, principal, host)
 

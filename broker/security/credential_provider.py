@@ -5,6 +5,7 @@ tokens.
 from collections.abc import Callable
 
 from quorate.broker.metadata.metadata_follower import MetadataFollower
+from quorate.broker.security.password_cache import PasswordCache
 from quorate.broker.security.plain_passwords import verify_password
 from quorate.broker.security.principal import RESERVED_NAMES, KafkaPrincipal
 from quorate.broker.security.scram import MECHANISMS, ScramLogin, unknown_user_login
@@ -40,6 +41,8 @@ class CredentialProvider:
         self._pepper = pepper
         self._wall_clock_ms = wall_clock_ms
         self._find_token = find_token
+        self.passwords = PasswordCache(images, self.password, pepper)
+        """Checks passwords in clear text, for all listeners together."""
 
     def now_ms(self) -> int:
         """Return the time on the clock that ``expiry_ms`` uses."""

@@ -6,14 +6,14 @@ also send their passwords in clear text, over TLS.
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from quorate.broker.security.principal import KafkaPrincipal
 from quorate.broker.security.sasl_exchange import (
     AuthenticatedClient,
     DeferredVerification,
     SaslAuthenticationFailed,
+    SaslStep,
 )
 from quorate.broker.security.scram import BY_NUMBER, DEFAULT_ITERATIONS, password_fits
 from quorate.metadata_log.image import Image, ScramKey
@@ -22,12 +22,6 @@ from quorate.metadata_log.records import ScramCredential
 CheckPassword: TypeAlias = Callable[[str, str], KafkaPrincipal | None]
 """Takes a user and a password. Returns the principal, or None if the user is unknown or the
 password is wrong.
-"""
-
-HASHING: Final = ThreadPoolExecutor(2, thread_name_prefix="password")
-"""The threads that hash passwords. A clear-text password costs milliseconds. A client that has not
-authenticated and sends many of them keeps these threads busy, but neither the event loop nor the
-threads that other work waits for.
 """
 
 _UNKNOWN_USER_CREDENTIAL: Final = ScramCredential(
@@ -51,13 +45,23 @@ def verify_password(image: Image, user: str, password: str) -> KafkaPrincipal | 
     return None
 
 
+class Passwords(Protocol):
+    """Checks passwords; ``password_cache.PasswordCache`` implements it."""
+
+    def find(self, user: str, password: str) -> KafkaPrincipal | None:
+        """Return the principal if this password is known to be right."""
+
+    def verification(self, user: str, password: str) -> Callable[[], KafkaPrincipal | None]:
+        """Return a function that verifies the password; it takes milliseconds."""
+
+
 class PlainSaslServer:
     """The server's side of one PLAIN exchange, which consists of a single message."""
 
-    def __init__(self, check: CheckPassword) -> None:
-        self._check = check
+    def __init__(self, passwords: Passwords) -> None:
+        self._passwords = passwords
 
-    def step(self, message: bytes) -> DeferredVerification:
+    def step(self, message: bytes) -> SaslStep:
         """Handle the message, as ``SaslExchange.step`` describes."""
         try:
             authzid, user, password = message.decode().split("\0")
@@ -68,10 +72,15 @@ class PlainSaslServer:
         if authzid not in ("", user):
             raise SaslAuthenticationFailed("acting for another user is not supported")
 
+        known = self._passwords.find(user, password)
+        if known is not None:
+            return AuthenticatedClient(b"", known)
+        verification = self._passwords.verification(user, password)
+
         def verify() -> AuthenticatedClient:
-            principal = self._check(user, password)
+            principal = verification()
             if principal is None:
                 raise SaslAuthenticationFailed("the password does not fit")
             return AuthenticatedClient(b"", principal)
 
-        return DeferredVerification(verify)
+        return DeferredVerification(user, verify)

@@ -32,9 +32,11 @@ class AuthenticatedClient(NamedTuple):
 class DeferredVerification(NamedTuple):
     """The verification takes milliseconds of computing, so it must run outside the event loop.
 
-    ``verify`` returns or raises like ``SaslExchange.step``.
+    ``verify`` returns or raises like ``SaslExchange.step``. ``user`` is who the client claims to
+    be.
     """
 
+    user: str
     verify: Callable[[], AuthenticatedClient]
 
 

@@ -8,10 +8,12 @@ mechanism (KIP-368).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from quorate.broker.security.credential_provider import CredentialProvider
+from quorate.broker.security.failed_logins import FailedLogins
+from quorate.broker.security.login_queue import LoginQueue
 from quorate.broker.security.plain_passwords import PlainSaslServer
 from quorate.broker.security.principal import ANONYMOUS, KafkaPrincipal
 from quorate.broker.security.sasl_exchange import (
@@ -48,13 +50,17 @@ class SaslOptions:
     """The SASL configuration of a listener.
 
     ``max_reauth_ms`` is connections.max.reauth.ms; with 0 sessions do not end. ``draw_nonce``
-    returns a nonce that is printable, has no commas and is never used again.
+    returns a nonce that is printable, has no commas and is never used again. ``logins`` are the
+    logins of this listener that wait for their passwords to be hashed, and ``failures`` those that
+    failed and are not answered yet.
     """
 
     mechanisms: tuple[str, ...]
     credentials: CredentialProvider
     max_reauth_ms: int
     draw_nonce: Callable[[], str]
+    logins: LoginQueue = field(default_factory=LoginQueue)
+    failures: FailedLogins = field(default_factory=FailedLogins)
 
 
 class SaslSession:
@@ -76,6 +82,14 @@ class SaslSession:
     @property
     def mechanisms(self) -> tuple[str, ...]:
         return self._options.mechanisms
+
+    @property
+    def logins(self) -> LoginQueue:
+        return self._options.logins
+
+    @property
+    def failures(self) -> FailedLogins:
+        return self._options.failures
 
     @property
     def mechanism(self) -> str:
@@ -156,7 +170,7 @@ class SaslSession:
     def _begin(self, mechanism: str) -> SaslExchange:
         credentials = self._options.credentials
         if mechanism == PLAIN:
-            return PlainSaslServer(credentials.password)
+            return PlainSaslServer(credentials.passwords)
         return ScramSaslServer(SCRAM[mechanism], credentials.scram, self._options.draw_nonce())
 
     def _lifetime_ms(self, expiry_ms: int | None) -> int:

@@ -55,7 +55,8 @@ class RequestDispatcher:
         """
         sasl = session.sasl
         if sasl is not None and sasl.bare_tokens:
-            return _bare_token(frame, sasl, self._services.config[FAILED_AUTHENTICATION_DELAY_MS])
+            delay_ms = self._services.config[FAILED_AUTHENTICATION_DELAY_MS]
+            return _bare_token(frame, sasl, session.client_host, delay_ms)
         cursor = Cursor(frame)
         key, version, correlation_id = cursor.unpack(_REQUEST_HEADER)
         if sasl is not None and (reason := sasl.refusal_of(key)) is not None:
@@ -200,11 +201,11 @@ def _bytes_of(limits: ClientLimits, api_key: int) -> SharedUsage | None:
     return limits.fetched if api_key == _FETCH else None
 
 
-def _bare_token(frame: memoryview, sasl: SaslSession, delay_ms: int) -> Request:
+def _bare_token(frame: memoryview, sasl: SaslSession, client_host: str, delay_ms: int) -> Request:
     """Return the request of a SASL token that follows a SaslHandshake of version 0."""
 
     async def run() -> Buffers:
-        return [await authenticate_bare(sasl, bytes(frame), delay_ms)]
+        return [await authenticate_bare(sasl, bytes(frame), client_host, delay_ms)]
 
     return Request(
         api_name="SASL token",

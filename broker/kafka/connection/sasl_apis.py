@@ -14,7 +14,7 @@ from quorate.broker.kafka.connection.requests import CloseConnection, RequestCon
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire import codec
 from quorate.broker.kafka.wire.codec import Message
-from quorate.broker.security.plain_passwords import HASHING
+from quorate.broker.security.login_queue import TooManyLogins
 from quorate.broker.security.sasl_exchange import (
     Challenge,
     DeferredVerification,
@@ -60,31 +60,37 @@ async def authenticate(
     delay_ms = services.config[FAILED_AUTHENTICATION_DELAY_MS]
     began = asyncio.get_running_loop().time()
     try:
-        token, lifetime_ms = await _step(sasl, bytes(request["auth_bytes"]))
+        token, lifetime_ms = await _step(sasl, bytes(request["auth_bytes"]), context.client_host)
     except IllegalSaslState as error:
         encoded = _encode(version, _response(errors_pb2.ILLEGAL_SASL_STATE, str(error)))
         raise CloseConnection(str(error), encoded) from error
     except SaslAuthenticationFailed as error:
-        await _until(began, delay_ms)
+        await sasl.failures.delay(context.client_host, began, delay_ms)
         message = f"authentication failed: invalid credentials for {sasl.mechanism}"
         encoded = _encode(version, _response(errors_pb2.SASL_AUTHENTICATION_FAILED, message))
         raise CloseConnection(f"authentication by {sasl.mechanism}: {error}", encoded) from error
+    except TooManyLogins as error:
+        # It is closed without an answer: a client that is told that authentication failed gives up.
+        await sasl.failures.delay(context.client_host, began, delay_ms)
+        raise CloseConnection(f"authentication by {sasl.mechanism}: {error}") from error
     return _response(errors_pb2.NONE, None, token, lifetime_ms)
 
 
-async def authenticate_bare(sasl: SaslSession, token: bytes, delay_ms: int) -> bytes:
+async def authenticate_bare(
+    sasl: SaslSession, token: bytes, client_host: str, delay_ms: int
+) -> bytes:
     """Carry out one step for a token that came without a request around it. A failure closes the
     connection.
     """
     began = asyncio.get_running_loop().time()
     try:
-        return (await _step(sasl, token))[0]
-    except (IllegalSaslState, SaslAuthenticationFailed) as error:
-        await _until(began, delay_ms)
+        return (await _step(sasl, token, client_host))[0]
+    except (IllegalSaslState, SaslAuthenticationFailed, TooManyLogins) as error:
+        await sasl.failures.delay(client_host, began, delay_ms)
         raise CloseConnection(f"authentication by {sasl.mechanism}: {error}") from error
 
 
-async def _step(sasl: SaslSession, token: bytes) -> tuple[bytes, int]:
+async def _step(sasl: SaslSession, token: bytes, client_host: str) -> tuple[bytes, int]:
     """Return the next token for the client. Once it is authenticated, also return the lifetime
     of its session in ms; before that, it is 0.
     """
@@ -92,18 +98,12 @@ async def _step(sasl: SaslSession, token: bytes) -> tuple[bytes, int]:
     if isinstance(step, Challenge):
         return step.response, 0
     if isinstance(step, DeferredVerification):
-        loop = asyncio.get_running_loop()
         try:
-            step = await loop.run_in_executor(HASHING, step.verify)
-        except SaslAuthenticationFailed:
+            step = await sasl.logins.run(client_host, step.user, step.verify)
+        except (SaslAuthenticationFailed, TooManyLogins):
             sasl.fail()
             raise
     return step.response, sasl.complete(step)
-
-
-async def _until(began: float, delay_ms: int) -> None:
-    left_s = began + delay_ms / 1000 - asyncio.get_running_loop().time()
-    await asyncio.sleep(max(0.0, left_s))
 
 
 def _handshake_response(code: int, mechanisms: tuple[str, ...] = ()) -> Message:

@@ -30,6 +30,7 @@ from quorate.broker.rpc.peer_channels import (
 from quorate.broker.security.client_guard import VerifiedPasswords, stamp
 from quorate.broker.security.config_file import load_config
 from quorate.broker.security.grpc_caller import Caller, caller
+from quorate.broker.security.password_cache import PasswordCache
 from quorate.broker.security.principal import ANONYMOUS, KafkaPrincipal
 from quorate.common.configuration import ConfigError, Configuration
 from quorate.common.tls.certificate_authority import CertificateAuthority
@@ -40,7 +41,6 @@ from quorate.metadata_log.image import Image
 from quorate_proto.v1 import admin_pb2
 from tests.support.followers import ShownImage
 from tests.support.quorum_cluster import security_in
-from tests.support.sasl import image_with_users
 
 CREATE = "/quorate.v1.Admin/CreateTopics"
 ALLOCATE = "/quorate.v1.Admin/AllocateProducerIds"
@@ -245,7 +245,7 @@ def users(**passwords: str) -> VerifiedPasswords:
     def verify(user: str, password: str) -> KafkaPrincipal | None:
         return KafkaPrincipal(user) if passwords.get(user) == password else None
 
-    return VerifiedPasswords(verify, ShownImage(lambda: NO_USERS))
+    return VerifiedPasswords(PasswordCache(ShownImage(lambda: NO_USERS), verify, b"key"))
 
 
 def for_clients(config: Configuration, passwords: VerifiedPasswords | None = None) -> GrpcListener:
@@ -372,9 +372,8 @@ async def test_a_required_certificate_makes_a_principal(authority: CertificateAu
     assert [one.context.principal_name for one in served.requests] == ["User:CN=alice"]
 
 
-async def test_a_verified_password_is_remembered_until_a_user_changes() -> None:
+async def test_passwords_are_hashed_on_threads_of_the_listener_and_once() -> None:
     asked: list[str] = []
-    images = [NO_USERS]
 
     def verify(user: str, password: str) -> KafkaPrincipal | None:
         hashed_by = threading.current_thread().name
@@ -382,17 +381,13 @@ async def test_a_verified_password_is_remembered_until_a_user_changes() -> None:
         asked.append(password)
         return KafkaPrincipal(user) if password == "right" else None
 
-    passwords = VerifiedPasswords(verify, ShownImage(lambda: images[0]))
+    passwords = VerifiedPasswords(PasswordCache(ShownImage(lambda: NO_USERS), verify, b"key"))
     for _ in range(3):
-        assert await passwords.principal("ann", "right") == KafkaPrincipal("ann")
+        assert await passwords.principal("ann", "right", "10.0.0.9") == KafkaPrincipal("ann")
     assert asked == ["right"]
-    assert await passwords.principal("ann", "wrong") is None
-    assert await passwords.principal("ann", "wrong") is None
+    assert await passwords.principal("ann", "wrong", "10.0.0.9") is None
+    assert await passwords.principal("ann", "wrong", "10.0.0.9") is None
     assert asked == ["right", "wrong", "wrong"]
-    images[0] = image_with_users(berta="a new user")
-    assert await passwords.principal("ann", "right") is not None
-    assert asked == ["right", "wrong", "wrong", "right"]
-    assert "right" not in repr(vars(passwords))
 
 
 # --- configuration --------------------------------------------------------------------------------

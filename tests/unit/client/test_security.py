@@ -22,7 +22,6 @@ from quorate.common.tls.certificate_authority import CertificateAuthority
 from quorate.common.tls.identity import Role
 from quorate.common.types import Endpoint
 from quorate_proto.v1 import replication_pb2, replication_pb2_grpc
-from tests.support.followers import ShownImage
 from tests.support.kafka_fakes import BROKER, FakeBrokerInside, fake_broker
 from tests.support.sasl import credentials
 
@@ -277,7 +276,7 @@ async def at_grpc(
             "grpc.ssl.client.auth": "required" if request.param == "SSL" else "none",
         }
     )
-    passwords = VerifiedPasswords(credentials(ann="secret").password, ShownImage())
+    passwords = VerifiedPasswords(credentials(ann="secret").passwords)
     listener = client_listener(config, read_certificates(config).clients, passwords, GrpcRefusals())
     replication_pb2_grpc.add_RangeReadServicer_to_server(
         Reads(),  # type: ignore[abstract]  # gRPC refuses the rest

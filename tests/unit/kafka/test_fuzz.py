@@ -21,6 +21,7 @@ from quorate.broker.kafka.connection.request_dispatcher import RequestDispatcher
 from quorate.broker.kafka.connection.requests import ClientSession, CloseConnection
 from quorate.broker.kafka.wire.primitives import MalformedRequest
 from quorate.broker.quota.client_memory import ClientMemory
+from quorate.broker.security import login_queue
 from quorate_proto.v1 import admin_pb2
 from tests.support.kafka_fakes import FakeBrokerInside, FakeConfigs, fake_broker
 from tests.support.kafka_fuzz import Fuzzer
@@ -201,7 +202,7 @@ class NoThreads:
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quorate.broker.kafka.connection.sasl_apis.HASHING", NoThreads())
+    monkeypatch.setattr(login_queue, "ThreadPoolExecutor", lambda *_args, **_names: NoThreads())
 
 
 @pytest.mark.usefixtures("at_once")
