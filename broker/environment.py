@@ -7,7 +7,7 @@ same broker over a network, a disk and a clock of its own.
 import os
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import grpc.aio
 
@@ -25,6 +25,7 @@ from quorate.broker.log.log_manager import LogCallbacks, LogManager
 from quorate.broker.log.options import LogOptions
 from quorate.broker.log.recovery.folder_identity import require_identity
 from quorate.broker.log.writing.log_writer import LogManagerEvents
+from quorate.broker.metadata.metadata_follower import MetadataFollower
 from quorate.broker.rpc.grpc_listener import (
     Certificates,
     GrpcListener,
@@ -36,6 +37,7 @@ from quorate.broker.rpc.peer_channels import Peer, PeerChannels, open_channel
 from quorate.broker.security.client_guard import VerifiedPasswords
 from quorate.broker.security.listener_security import OPEN_LISTENER, ListenerSecurity
 from quorate.broker.security.listener_tls import ListenerTls
+from quorate.broker.security.peer_guard import KnownController
 from quorate.common.clock import monotonic_ms, wall_clock_ms
 from quorate.common.configuration import Configuration
 from quorate.common.files.data_folder import claimed_data_folder
@@ -82,8 +84,8 @@ class BrokerEnvironment(Protocol):
     def peer_channels(self) -> PeerChannels:
         """Return the pool of gRPC channels to brokers, which many share."""
 
-    def inter_broker_listener(self) -> GrpcListener:
-        """Return the gRPC listener for brokers."""
+    def inter_broker_listener(self, images: MetadataFollower) -> GrpcListener:
+        """Return the gRPC listener for brokers. ``images`` show who is the controller."""
 
     def client_listener(self, passwords: VerifiedPasswords) -> GrpcListener:
         """Return the gRPC listener for clients."""
@@ -105,6 +107,12 @@ class BrokerEnvironment(Protocol):
         Raises:
             DataFolderError, KafkaError, OSError: the folder is another broker's, or unusable.
         """
+
+
+CUT_OFF_AFTER_MS: Final = 2_000
+"""A broker without an answer to its keep-alives for this time has lost sight of the quorum. It
+sends one each second.
+"""
 
 
 class ProcessEnvironment:
@@ -138,8 +146,13 @@ class ProcessEnvironment:
     def peer_channels(self) -> PeerChannels:
         return PeerChannels(security=self._cluster)
 
-    def inter_broker_listener(self) -> GrpcListener:
-        return inter_broker_listener(self._cluster, self._refusals)
+    def inter_broker_listener(self, images: MetadataFollower) -> GrpcListener:
+        return inter_broker_listener(
+            self._cluster, self._refusals, KnownController(images, self._is_cut_off)
+        )
+
+    def _is_cut_off(self) -> bool:
+        return self.now_ms() - self.quorum.last_keep_alive_ms > CUT_OFF_AFTER_MS
 
     def client_listener(self, passwords: VerifiedPasswords) -> GrpcListener:
         return client_listener(self._config, self._clients, passwords, self._refusals)

@@ -6,14 +6,15 @@ at all; otherwise each operation stands alone and reports its own result (ZooKee
 
 The safety rules are enforced here, where no client can avoid them: only the controller of the
 current epoch changes a leader, only a leader changes its own ISR and by compare-and-set (C1, C15,
-rule 5), nothing bound to a closed session is accepted (rule 9), and a retry is never applied twice.
+rule 5), nothing bound to a closed session is accepted (rule 9), a broker writes in its own name
+alone where certificates tell its name, and a retry is never applied twice.
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from quorate.common.invariants import BrokenInvariant
-from quorate.common.types import NO_SESSION, MetadataOffset
+from quorate.common.types import NO_BROKER, NO_SESSION, BrokerId, MetadataOffset
 from quorate.metadata_log.draft import Draft
 from quorate.metadata_log.features import BRIDGE, brokers_may_write
 from quorate.metadata_log.image import (
@@ -23,7 +24,7 @@ from quorate.metadata_log.image import (
     Changes,
     Image,
 )
-from quorate.metadata_log.paths import ADMINISTRATION, BROKER_IDS, version_at
+from quorate.metadata_log.paths import ADMINISTRATION, BROKER_IDS, broker_path, version_at
 from quorate.metadata_log.records import (
     Absent,
     AtVersion,
@@ -38,6 +39,7 @@ from quorate.metadata_log.records import (
     Transaction,
     TransactionResult,
 )
+from quorate.metadata_log.rules.membership import why_not_use
 from quorate.metadata_log.rules.table import RULES, Rule
 
 
@@ -119,8 +121,14 @@ def _apply_one(draft: Draft, offset: MetadataOffset, transaction: Transaction) -
 
 def _applied(draft: Draft, offset: MetadataOffset, transaction: Transaction) -> TransactionResult:
     client = transaction.client_id
+    writer = transaction.writer
+    if writer != NO_BROKER:
+        session = draft.sessions.get(client)
+        if session is not None and session.broker_id not in (NO_BROKER, writer):
+            foreign = why_not_use(session, writer) or ""
+            return _refused_whole(offset, transaction, ResultCode.INVALID, foreign)
     if client == NO_SESSION:
-        draft.begin_transaction(by_quorum=not transaction.from_client)
+        draft.begin_transaction(by_quorum=not transaction.from_client, writer=writer)
         return TransactionResult(offset=offset, results=_run(draft, offset, transaction))
     kept = draft.results.of(client)
     if kept is None:
@@ -133,7 +141,7 @@ def _applied(draft: Draft, offset: MetadataOffset, transaction: Transaction) -> 
     if sequence < kept.low_water:
         detail = f"the result of {sequence} was forgotten below {kept.low_water}"
         return _refused_whole(offset, transaction, ResultCode.OUTCOME_UNKNOWN, detail)
-    draft.begin_transaction(by_quorum=False)
+    draft.begin_transaction(by_quorum=False, writer=writer)
     result = TransactionResult(offset=offset, results=_run(draft, offset, transaction))
     kept = draft.results.of(client)
     if kept is not None:  # It is None if the transaction closed the client's own session.
@@ -199,9 +207,12 @@ def _run_operation(draft: Draft, offset: MetadataOffset, operation: Operation) -
     """
     mark = draft.mark()
     version = 0
+    controls = draft.controller is not None and draft.controller.broker_id == draft.writer
     try:
         for record in operation.records:
             rule = RULES[type(record)]
+            if draft.writer != NO_BROKER:
+                _require_own(draft.writer, controls, operation, record, rule)
             if rule.needs_controller:
                 _require_authority(draft, operation, record, rule)
             if rule.since > LEAST_LEVEL:
@@ -238,6 +249,41 @@ def _require_authority(draft: Draft, operation: Operation, record: Record, rule:
         ResultCode.INVALID,
         f"{type(record).__name__} is the controller's to write: it must carry its epoch",
     )
+
+
+def _require_own(
+    writer: BrokerId, controls: bool, operation: Operation, record: Record, rule: Rule
+) -> None:
+    """Refuse a record that is not that broker's to write. Its certificate has proved who it is.
+
+    ``controls``: whether the broker was the controller before this operation.
+    """
+    kind = type(record).__name__
+    if rule.names_broker is not None:
+        named = rule.names_broker(record)
+        if named == writer or (controls and rule.handed_over):
+            return
+        why = f"{kind} of broker {named} is not broker {writer}'s to write"
+    elif not rule.needs_controller:
+        why = f"{kind} is the quorum's own to write"
+    elif controls or _answers_for(writer, operation):
+        return
+    else:
+        why = f"{kind} is the controller's to write, and broker {writer} is not the controller"
+    raise OperationRefused(ResultCode.INVALID, why)
+
+
+def _answers_for(writer: BrokerId, operation: Operation) -> bool:
+    """Return whether that very broker answers for a change of administration, as ``_by_broker``
+    has it.
+    """
+    named = {
+        one.path
+        for one in operation.conditions
+        if isinstance(one, AtVersion) and one.path.startswith(BROKER_IDS)
+    }
+    by_controller = any(isinstance(one, ControllerEpochIs) for one in operation.conditions)
+    return not by_controller and named == {broker_path(writer)}
 
 
 def _require_in_force(draft: Draft, record: Record, rule: Rule) -> None:

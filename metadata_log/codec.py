@@ -3,7 +3,9 @@
 A transaction is written once and read on every voter and broker, so its wire form is the one that
 turns into our frozen values fastest: MessagePack, decoded straight into the classes of ``records``
 with every type, range and tag checked. Two bytes stand in front: the format, and who wrote it. The
-voter that takes a transaction sets the second byte, so that a client cannot pass for the quorum.
+voter that takes a transaction sets the second byte, so that a client cannot pass for the quorum. It
+also puts the id of the broker behind it whose certificate brought the transaction, so that a broker
+cannot pass for another.
 
 Results, and the values that snapshots and control requests carry, are protobuf messages. Decoded
 replica lists are interned, so that a hundred thousand partitions share a few tuples.
@@ -14,7 +16,15 @@ from typing import Final
 
 import msgspec
 
-from quorate.common.types import BrokerId, Endpoint, MetadataOffset, SessionId, TopicId, VoterId
+from quorate.common.types import (
+    NO_BROKER,
+    BrokerId,
+    Endpoint,
+    MetadataOffset,
+    SessionId,
+    TopicId,
+    VoterId,
+)
 from quorate.metadata_log import records as r
 from quorate.metadata_log.image import PipelineState
 from quorate.metadata_log.partitions import interned
@@ -30,6 +40,8 @@ from quorate_proto.v1 import metadata_pb2 as pb
 FORMAT: Final = 1
 _BY_QUORUM: Final = bytes([FORMAT, 0])
 _BY_CLIENT: Final = bytes([FORMAT, 1])
+_BY_BROKER: Final = bytes([FORMAT, 2])
+_BROKER_ID_BYTES: Final = 4
 
 _force: Final = msgspec.structs.force_setattr
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -43,6 +55,8 @@ class MalformedTransaction(ValueError):
 def encode_transaction(transaction: Transaction) -> bytes:
     """Encode the transaction as the command of one Raft entry."""
     head = _BY_CLIENT if transaction.from_client else _BY_QUORUM
+    if transaction.writer != NO_BROKER:
+        head = _by_broker(transaction.writer)
     return head + _ENCODER.encode(transaction)
 
 
@@ -51,8 +65,17 @@ def encoded_bytes(operation: Operation) -> int:
     return len(_ENCODER.encode(operation))
 
 
-def as_of_client(encoded: bytes) -> bytes:
-    """Mark the encoded transaction as a client's, whatever it says about its writer."""
+def _by_broker(writer: BrokerId) -> bytes:
+    return _BY_BROKER + writer.to_bytes(_BROKER_ID_BYTES)
+
+
+def as_of_client(encoded: bytes, writer: BrokerId | None = None) -> bytes:
+    """Mark the encoded transaction as a client's, whatever it says about its writer.
+
+    ``writer`` is the broker whose certificate the client has shown, or None if it has shown none.
+    """
+    if writer is not None:
+        return encoded[:1] + _by_broker(writer)[1:] + encoded[2:]
     if encoded.startswith(_BY_CLIENT):
         return encoded
     return encoded[:1] + _BY_CLIENT[1:] + encoded[2:]
@@ -65,15 +88,21 @@ def decode_transaction(encoded: bytes) -> Transaction:
         MalformedTransaction: the bytes are no transaction, or a record or condition is
             of an unknown kind.
     """
+    writer, body_at = NO_BROKER, 2
     by_client = encoded.startswith(_BY_CLIENT)
-    if not by_client and not encoded.startswith(_BY_QUORUM):
+    if not by_client and encoded.startswith(_BY_BROKER):
+        by_client, body_at = True, 2 + _BROKER_ID_BYTES
+        writer = BrokerId(int.from_bytes(encoded[2:body_at]))
+    elif not by_client and not encoded.startswith(_BY_QUORUM):
         raise MalformedTransaction(_what_is_wrong_with(encoded[:2]))
     try:
-        transaction = _DECODER.decode(encoded[2:])
+        transaction = _DECODER.decode(encoded[body_at:])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedTransaction(f"{len(encoded)} bytes are no transaction: {error}") from error
     if by_client and not transaction.from_client:
         _force(transaction, "from_client", True)  # No other code has seen it yet.
+    if transaction.writer != writer:
+        _force(transaction, "writer", writer)
     return transaction
 
 
@@ -114,7 +143,10 @@ def result_from_proto(message: pb.TransactionResult) -> TransactionResult:
 
 def encode_session(record: r.SessionOpened) -> pb.SessionOpened:
     return pb.SessionOpened(
-        session_id=record.session_id, timeout_ms=record.timeout_ms, description=record.description
+        session_id=record.session_id,
+        timeout_ms=record.timeout_ms,
+        description=record.description,
+        broker_id=None if record.broker_id == NO_BROKER else record.broker_id,
     )
 
 
@@ -123,6 +155,7 @@ def decode_session(message: pb.SessionOpened) -> r.SessionOpened:
         session_id=SessionId(message.session_id),
         timeout_ms=message.timeout_ms,
         description=message.description,
+        broker_id=BrokerId(message.broker_id) if message.HasField("broker_id") else NO_BROKER,
     )
 
 

@@ -40,6 +40,8 @@ class Draft:
         self._base = base
         self.by_quorum = False
         """Whether the quorum's leader wrote the present transaction, and not a client of it."""
+        self.writer = NO_BROKER
+        """The broker whose certificate brought the present transaction, if one did."""
         self._undo: UndoLog = []
         self.controller = base.controller
         self.controller_epoch = base.controller_epoch
@@ -204,9 +206,10 @@ class Draft:
 
     # -- undoing and folding ---------------------------------------------------------------------
 
-    def begin_transaction(self, *, by_quorum: bool) -> None:
+    def begin_transaction(self, *, by_quorum: bool, writer: BrokerId = NO_BROKER) -> None:
         """Make all earlier writes final: ``undo_to(0)`` comes back to this point."""
         self.by_quorum = by_quorum
+        self.writer = writer
         self._undo.clear()
 
     def mark(self) -> int:

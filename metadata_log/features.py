@@ -41,6 +41,11 @@ BROKER_HISTORY: Final = 5
 incarnation of a broker came last, and which single replicas a broker has lost.
 """
 
+PROVEN_WRITERS: Final = 5
+"""From this ``metadata_version`` on, sessions and transactions carry the id of the broker whose
+certificate brought them, and apply to nothing that is another broker's.
+"""
+
 NEWEST_INTER_BROKER_PROTOCOL: Final = 2
 NEWEST_METADATA_VERSION: Final = 5
 
@@ -74,7 +79,8 @@ FEATURES: Final[dict[str, Feature]] = {
             "also reassignments, and partitions that are added and removed",
             "also access control, client quotas, SCRAM credentials and delegation tokens",
             "also how far pipelines are",
-            "also deleted topics, the last incarnation of each broker, and single lost replicas",
+            "also deleted topics, the last incarnation of each broker, single lost replicas, and "
+            "which broker's certificate opened a session",
         ),
     ),
 }

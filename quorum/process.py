@@ -171,7 +171,7 @@ async def _serve(
     voter = Voter(config, machine)
     node = _open_node(config, directory_id, machine, security)
     peers = Peers(voter.members, security)
-    server = _bind_server(config, QuorumService(voter, peers), security, refusals)
+    server = _bind_server(config, QuorumService(voter, peers, refusals), security, refusals)
     _listen(config, node)
     endpoint = await _show_metrics(config, voter)
     driver = RaftDriver(

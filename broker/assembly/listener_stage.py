@@ -51,7 +51,7 @@ async def open_listeners(
     config, environment = shared.config, shared.environment
     credentials = _credential_provider(shared)
     kafka = environment.kafka_listener(services.kafka)
-    brokers = environment.inter_broker_listener()
+    brokers = environment.inter_broker_listener(shared.images)
     clients = environment.client_listener(VerifiedPasswords(credentials.passwords))
     services.serve_brokers(brokers.server)
     services.serve_clients(clients.server)

@@ -23,7 +23,7 @@ from quorate.broker.rpc.peer_channels import (
     GRPC_REQUEST_BYTES_MAX,
 )
 from quorate.broker.security.client_guard import ClientGuard, VerifiedPasswords, authenticator
-from quorate.broker.security.peer_guard import PeerGuard
+from quorate.broker.security.peer_guard import KnownController, PeerGuard
 from quorate.common.configuration import Configuration
 from quorate.common.grpc_support.grpc_credentials import server_credentials
 from quorate.common.grpc_support.grpc_log import divert_grpc_log
@@ -83,16 +83,16 @@ class GrpcListener(NamedTuple):
 
 
 def inter_broker_listener(
-    security: RenewableSecurity | None, refusals: GrpcRefusals
+    security: RenewableSecurity | None, refusals: GrpcRefusals, controller: KnownController
 ) -> GrpcListener:
-    """Return the listener for brokers.
+    """Return the listener for brokers. ``controller`` tells who the controller is.
 
     Without ``security`` anybody on loopback counts as a broker.
     """
     if security is None:
         return GrpcListener(_server())
     return GrpcListener(
-        _server(PeerGuard(refusals.inter_broker)),
+        _server(PeerGuard(refusals.inter_broker, controller)),
         server_credentials(security, require_client=True),
         partial(refusals.bound, refusals.inter_broker),
     )

@@ -1,6 +1,7 @@
 """Records of sessions, brokers and the controller."""
 
 from quorate.common.types import (
+    NO_BROKER,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -19,6 +20,9 @@ class SessionOpened(MetadataValue, frozen=True, gc=False, kw_only=True, tag=1):
     session_id: SessionId  # 16 random bytes, made by the voter that proposes it.
     timeout_ms: Int32  # Silence after which the session expires.
     description: str = ""  # Who asked for it, for people: "broker 2".
+    broker_id: BrokerId = (
+        NO_BROKER  # The broker whose certificate opened it, which alone may use it.
+    )
 
 
 class SessionClosed(MetadataValue, frozen=True, gc=False, kw_only=True, tag=2):

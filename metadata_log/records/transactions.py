@@ -3,7 +3,15 @@
 from enum import IntEnum
 from typing import ClassVar
 
-from quorate.common.types import NO_SESSION, ControllerEpoch, Int64, MetadataOffset, SessionId
+from quorate.common.types import (
+    NO_BROKER,
+    NO_SESSION,
+    BrokerId,
+    ControllerEpoch,
+    Int64,
+    MetadataOffset,
+    SessionId,
+)
 from quorate.metadata_log.records.record import Record
 from quorate.metadata_log.records.value import MetadataValue
 
@@ -58,6 +66,7 @@ class Transaction(MetadataValue, frozen=True, gc=False, kw_only=True):
     low_water: Int64 = 0  # Results of this client below this sequence may be forgotten.
     timestamp_ms: Int64 = 0  # Proposer's wall clock: apply has none of its own.
     from_client: bool = False  # Set by the voter that took it, whatever the client says.
+    writer: BrokerId = NO_BROKER  # The broker whose certificate brought it: set by that voter, too.
 
 
 class ResultCode(IntEnum):

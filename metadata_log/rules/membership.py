@@ -4,7 +4,7 @@ rule 9).
 
 from typing import Final
 
-from quorate.common.types import NO_BROKER, BrokerEpoch, MetadataOffset
+from quorate.common.types import NO_BROKER, BrokerEpoch, BrokerId, MetadataOffset
 from quorate.metadata_log import features
 from quorate.metadata_log.draft import Draft, require_id
 from quorate.metadata_log.image import Broker, ControllerState
@@ -40,6 +40,20 @@ def session_opened(draft: Draft, offset: MetadataOffset, record: SessionOpened) 
         )
     draft.sessions.put(record.session_id, record)
     return offset
+
+
+def why_not_use(session: SessionOpened | None, broker_id: BrokerId) -> str | None:
+    """Return why a broker that has proved its id may not use the session, or None if it may.
+
+    A session that is not there is nobody's. One without a broker was opened before
+    ``metadata_version`` 5, by an administrator, or in plain text.
+    """
+    if session is None or session.broker_id in (NO_BROKER, broker_id):
+        return None
+    return (
+        f"session {session.session_id.hex()} is broker {session.broker_id}'s, "
+        f"not broker {broker_id}'s"
+    )
 
 
 def session_closed(draft: Draft, offset: MetadataOffset, record: SessionClosed) -> int:
@@ -82,6 +96,10 @@ def broker_registration(draft: Draft, offset: MetadataOffset, record: BrokerRegi
     session is gone (B3).
     """
     draft.require_session(record.session_id)
+    if draft.writer != NO_BROKER:
+        foreign = why_not_use(draft.sessions.get(record.session_id), draft.writer)
+        if foreign is not None:
+            raise OperationRefused(ResultCode.INVALID, foreign)
     require_id("incarnation id", record.incarnation_id)
     if record.broker_id < 0:
         raise OperationRefused(ResultCode.INVALID, f"broker id {record.broker_id} is negative")

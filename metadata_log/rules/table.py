@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from quorate.common.types import MetadataOffset
+from quorate.common.types import BrokerId, MetadataOffset
 from quorate.metadata_log.draft import Draft
 from quorate.metadata_log.image import LEAST_LEVEL
 from quorate.metadata_log.records import (
@@ -93,23 +93,39 @@ class Rule(NamedTuple):
     """Whether a live broker may write the record, too, at inter_broker_protocol 1 (F6)."""
     since: int = LEAST_LEVEL
     """The level of metadata_version that brought this kind of record."""
+    names_broker: Callable[[Any], BrokerId] | None = None
+    """Returns the broker in whose name the record is. A broker that has proved its id writes it in
+    its own name alone. Without it, and if not ``needs_controller``, the quorum alone writes it.
+    """
+    handed_over: bool = False
+    """Whether the controller may write the record in the name of any broker: it hands its office
+    over with a removal and a claim.
+    """
+
+
+def _broker_id(record: Any) -> BrokerId:  # noqa: ANN401 - records that have a broker_id
+    return BrokerId(record.broker_id)
+
+
+def _leader(record: IsrChange) -> BrokerId:
+    return record.leader
 
 
 RULES: Final[dict[type, Rule]] = {
     SessionOpened: Rule(session_opened),
     SessionClosed: Rule(session_closed),
     SessionSilences: Rule(session_silences),
-    BrokerRegistration: Rule(broker_registration),
+    BrokerRegistration: Rule(broker_registration, names_broker=_broker_id),
     BrokerAdmitted: Rule(broker_admitted, needs_controller=True),
-    ReplicasLost: Rule(replicas_lost, since=5),
+    ReplicasLost: Rule(replicas_lost, since=5, names_broker=_broker_id),
     FolderMarks: Rule(folder_marks, since=5),
-    ControllerClaim: Rule(controller_claim),
-    ControllerRemoved: Rule(controller_removed),
+    ControllerClaim: Rule(controller_claim, names_broker=_broker_id, handed_over=True),
+    ControllerRemoved: Rule(controller_removed, names_broker=_broker_id, handed_over=True),
     TopicCreated: Rule(topic_created, needs_controller=True),
     TopicDeletionPending: Rule(topic_deletion_pending, needs_controller=True),
     TopicRemoved: Rule(topic_removed, needs_controller=True),
     PartitionChange: Rule(partition_change, needs_controller=True),
-    IsrChange: Rule(isr_change),
+    IsrChange: Rule(isr_change, names_broker=_leader),
     PartitionReassignment: Rule(partition_reassignment, needs_controller=True, since=2),
     PartitionAdditionPending: Rule(partition_addition_pending, needs_controller=True, since=2),
     PartitionsAdded: Rule(partitions_added, needs_controller=True, since=2),

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from quorate.common.types import BrokerId, SessionId, TopicPartition
+from quorate.common.types import NO_BROKER, BrokerId, SessionId, TopicPartition
 from quorate.metadata_log.client_quotas import ClientQuotaEntity
 from quorate.metadata_log.draft import Draft
 from quorate.metadata_log.image import Broker, EntityKey, Image, ScramKey
@@ -279,4 +279,8 @@ def session_at(image: Readable, hexed: str) -> Value | None:
         return None
     if session is None:
         return None
-    return {"timeout_ms": session.timeout_ms, "description": session.description}
+    return {
+        "timeout_ms": session.timeout_ms,
+        "description": session.description,
+        "broker_id": None if session.broker_id == NO_BROKER else session.broker_id,
+    }

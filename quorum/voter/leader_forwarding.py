@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 import grpc
 
-from quorate.common.grpc_support.checked_calls import Context
+from quorate.common.grpc_support.checked_calls import Context, principal_of
+from quorate.common.tls.identity import Role, broker_of
+from quorate.common.types import BrokerId
 from quorate.quorum.voter.voter import NotLeader, OutcomeLost, Voter
 from quorate.quorum.voter_channels import Peers
 
@@ -19,6 +21,9 @@ T = TypeVar("T")
 
 FORWARDED: Final = "x-quorate-forwarded"
 FORWARDED_ONCE: Final = ((FORWARDED, "1"),)
+FOR_BROKER: Final = "x-quorate-broker"
+"""The broker whose call a voter passes on. It is believed of voters alone."""
+
 WAIT_FOR_LEADER_S: Final = 5.0
 
 
@@ -72,6 +77,26 @@ class LeaderForwarder:
                 await self._voter.changed()
         except TimeoutError:
             pass
+
+
+def calling_broker(context: Context) -> BrokerId | None:
+    """Return the broker that calls, by its certificate or by the word of the voter that passes its
+    call on. The result is None for other callers, and in plain text.
+    """
+    principal = principal_of(context)
+    if not principal.has_role(Role.VOTER):
+        return broker_of(principal)
+    for key, value in context.invocation_metadata() or ():
+        if key == FOR_BROKER:
+            return BrokerId(int(value))
+    return None
+
+
+def forwarded_for(broker_id: BrokerId | None) -> tuple[tuple[str, str], ...]:
+    """Return the metadata of a call that is passed on to the leader for that broker."""
+    if broker_id is None:
+        return FORWARDED_ONCE
+    return (*FORWARDED_ONCE, (FOR_BROKER, str(broker_id)))
 
 
 async def unavailable(context: Context, why: str) -> NoReturn:

@@ -14,13 +14,21 @@ import grpc
 from quorate.common.configuration import ConfigError, parse_endpoint
 from quorate.common.grpc_support.checked_calls import CheckedCalls, Context, principal_of
 from quorate.common.grpc_support.refusal_log import RefusalLog, peer_host
-from quorate.common.tls.identity import may_call
+from quorate.common.tls.identity import broker_of, may_call
 from quorate.common.tls.tls_config import PLAINTEXT, VOTER_SECURITY, require_loopback
-from quorate.common.types import MetadataOffset, SessionId, VoterId
+from quorate.common.types import BrokerId, MetadataOffset, SessionId, VoterId
 from quorate.metadata_log.records import QuorumVoter, SessionClosed, SessionOpened
+from quorate.metadata_log.rules.membership import why_not_use
 from quorate.metadata_log.snapshot.snapshot import encode_snapshot
 from quorate.quorum.quorum_config import SESSION_TIMEOUT_MAX_MS, SESSION_TIMEOUT_MIN_MS
-from quorate.quorum.voter.leader_forwarding import FORWARDED_ONCE, LeaderForwarder, unavailable
+from quorate.quorum.voter.leader_forwarding import (
+    FORWARDED_ONCE,
+    LeaderForwarder,
+    calling_broker,
+    forwarded_for,
+    unavailable,
+)
+from quorate.quorum.voter.session_owners import session_owner, why_not_describe
 from quorate.quorum.voter.sessions import KeepAlive
 from quorate.quorum.voter.transact_stream import TransactStream
 from quorate.quorum.voter.voter import NotLeader, OutcomeLost, Voter
@@ -47,8 +55,9 @@ log = logging.getLogger(__name__)
 class QuorumService(QuorumServicer):
     """The service; there is one instance per voter."""
 
-    def __init__(self, voter: Voter, peers: Peers) -> None:
+    def __init__(self, voter: Voter, peers: Peers, refusals: RefusalLog) -> None:
         self._voter = voter
+        self._refusals = refusals
         self._at_leader = LeaderForwarder(voter, peers)
         self._changes = VoterChanges(voter)
         self._config = voter.config
@@ -64,12 +73,17 @@ class QuorumService(QuorumServicer):
                 f"this quorum is cluster {self._config.cluster_id!r}, not {request.cluster_id!r}",
             )
         timeout_ms = self._granted(request.timeout_ms)
+        broker_id = calling_broker(context)
+        await self._refuse(context, why_not_describe(request.description, broker_id))
 
         async def here() -> pb.OpenSessionResponse:
             session_id = self._voter.new_session_id()
             offset, result = await self._voter.propose(
                 SessionOpened(
-                    session_id=session_id, timeout_ms=timeout_ms, description=request.description
+                    session_id=session_id,
+                    timeout_ms=timeout_ms,
+                    description=request.description,
+                    broker_id=session_owner(broker_id, self._voter.image.metadata_version),
                 )
             )
             if not result.ok:
@@ -83,22 +97,28 @@ class QuorumService(QuorumServicer):
             )
 
         async def there(stub: "QuorumAsyncStub", timeout_s: float) -> pb.OpenSessionResponse:
-            return await stub.OpenSession(request, timeout=timeout_s, metadata=FORWARDED_ONCE)
+            metadata = forwarded_for(broker_id)
+            return await stub.OpenSession(request, timeout=timeout_s, metadata=metadata)
 
         return await self._at_leader(context, here, there)
 
     async def CloseSession(
         self, request: pb.CloseSessionRequest, context: Context
     ) -> pb.CloseSessionResponse:
+        broker_id = calling_broker(context)
+        session_id = SessionId(request.session_id)
+
         async def here() -> pb.CloseSessionResponse:
-            record = SessionClosed(
-                session_id=SessionId(request.session_id), reason=request.reason or "closed"
-            )
+            await self._refuse(context, self._why_not_use(session_id, broker_id))
+            if broker_id is not None and session_id not in self._voter.image.sessions:
+                return pb.CloseSessionResponse(offset=self._voter.image.offset)  # It is gone.
+            record = SessionClosed(session_id=session_id, reason=request.reason or "closed")
             offset, _ = await self._voter.propose(record)
             return pb.CloseSessionResponse(offset=offset)
 
         async def there(stub: "QuorumAsyncStub", timeout_s: float) -> pb.CloseSessionResponse:
-            return await stub.CloseSession(request, timeout=timeout_s, metadata=FORWARDED_ONCE)
+            metadata = forwarded_for(broker_id)
+            return await stub.CloseSession(request, timeout=timeout_s, metadata=metadata)
 
         return await self._at_leader(context, here, there)
 
@@ -107,8 +127,12 @@ class QuorumService(QuorumServicer):
     ) -> AsyncIterator[pb.KeepAliveResponse]:
         stream = object()
         session_id = SessionId(b"")
+        broker_id = calling_broker(context)
         try:
             async for ping in request_iterator:
+                await self._refuse(
+                    context, self._why_not_use(SessionId(ping.session_id), broker_id)
+                )
                 session_id = SessionId(ping.session_id)
                 answer = self._voter.keep_alive(session_id, stream, ping.mark)
                 leader_id = self._voter.leadership.leader_id
@@ -125,6 +149,18 @@ class QuorumService(QuorumServicer):
         finally:
             self._voter.keep_alive_stream_closed(session_id, stream)
 
+    def _why_not_use(self, session_id: SessionId, broker_id: BrokerId | None) -> str | None:
+        """Return why that broker may not use the session, or None if it may."""
+        if broker_id is None:
+            return None
+        return why_not_use(self._voter.image.sessions.get(session_id), broker_id)
+
+    async def _refuse(self, context: Context, why: str | None) -> None:
+        """End the call if there is a reason."""
+        if why is not None:
+            self._refusals.refused(f"{principal_of(context)} at {peer_host(context.peer())}", why)
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, why)
+
     def _granted(self, wanted_ms: int) -> int:
         least = self._config.values[SESSION_TIMEOUT_MIN_MS]
         return max(least, min(wanted_ms, self._config.values[SESSION_TIMEOUT_MAX_MS]))
@@ -134,7 +170,8 @@ class QuorumService(QuorumServicer):
     async def Transact(  # type: ignore[override]
         self, request_iterator: AsyncIterator[pb.TransactFrame], context: Context
     ) -> None:
-        await TransactStream(self._voter).serve(context, request_iterator)
+        stream = TransactStream(self._voter, broker_of(principal_of(context)))
+        await stream.serve(context, request_iterator)
 
     async def Read(self, request: pb.ReadRequest, context: Context) -> pb.ReadResponse:
         if request.linearizable:

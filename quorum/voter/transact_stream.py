@@ -6,7 +6,9 @@ from typing import Any, Final
 
 import grpc
 
+from quorate.common.types import BrokerId
 from quorate.metadata_log.codec import as_of_client, result_to_proto
+from quorate.metadata_log.features import PROVEN_WRITERS
 from quorate.metadata_log.records import Transaction, TransactionResult
 from quorate.quorum.client.pending_transactions import ReplyColumns
 from quorate.quorum.raft.driver import ProposalOutcome, ProposalRun, Settled
@@ -24,8 +26,12 @@ class TransactStream:
     ready.
     """
 
-    def __init__(self, voter: Voter) -> None:
+    def __init__(self, voter: Voter, broker_id: BrokerId | None) -> None:
+        """``broker_id`` is the broker whose certificate the client has shown, or None if it has
+        shown none.
+        """
         self._voter = voter
+        self._broker_id = broker_id
         self._completed: list[Settled] = []
         self._refused: list[pb.TransactReply] = []
         self._ready = asyncio.Event()
@@ -73,10 +79,11 @@ class TransactStream:
 
     def _run_of(self, frame: pb.TransactFrame) -> ProposalRun:
         """Return the frame's transactions, without those that are too large."""
-        commands = [as_of_client(transaction) for transaction in frame.transactions]
+        writer = self._writer()
+        commands = [as_of_client(transaction, writer) for transaction in frame.transactions]
         request_ids = list(frame.request_ids)
-        if max(map(len, commands), default=0) > Transaction.MAX_ENCODED_BYTES:
-            sizes = list(zip(request_ids, map(len, commands), strict=True))
+        if max(map(len, frame.transactions), default=0) > Transaction.MAX_ENCODED_BYTES:
+            sizes = list(zip(request_ids, map(len, frame.transactions), strict=True))
             for request_id, size in sizes:
                 if size > Transaction.MAX_ENCODED_BYTES:
                     detail = f"{size} bytes, {Transaction.MAX_ENCODED_BYTES} at most"
@@ -85,6 +92,15 @@ class TransactStream:
             commands = list(compress(commands, fits))
             request_ids = list(compress(request_ids, fits))
         return ProposalRun(commands, self, request_ids)
+
+    def _writer(self) -> BrokerId | None:
+        """Return the broker that transactions are noted to come from.
+
+        None is noted below a level of metadata_version at which every voter can read such a note.
+        """
+        if self._voter.image.metadata_version < PROVEN_WRITERS:
+            return None
+        return self._broker_id
 
     def _refuse(
         self, request_id: int, status: "pb.TransactStatus.ValueType", detail: str = ""

@@ -143,6 +143,16 @@ def test_f5_strangers_at_the_listener_of_brokers_change_nothing(cluster: Running
         assert sum(name in line.partition("refused ")[2] for line in refused) == 1, name
 
 
+def test_e3_no_broker_is_the_controller_by_saying_so(cluster: RunningCluster) -> None:
+    """Broker 2 has its own certificate, and names an epoch that nobody has been elected to."""
+    before = state(cluster)
+    with channel(cluster, "inter.broker.listener", proof(cluster, "broker-2", Role.BROKER)) as at:
+        for method, request in requests(2):
+            if "BrokerControl" in method:
+                assert ended(at, method, request) is grpc.StatusCode.PERMISSION_DENIED, method
+    assert state(cluster) == before
+
+
 def test_what_brokers_ask_of_one_another_is_not_served_to_clients(
     cluster: RunningCluster,
 ) -> None:

@@ -15,6 +15,9 @@ import pytest
 from quorate.common.grpc_support.grpc_log import GONE_AT_ONCE
 from quorate.common.tls.certificate_authority import CertificateAuthority
 from quorate.common.tls.identity import Role, Security
+from quorate.common.types import ID_BYTES, BrokerId, Endpoint
+from quorate.metadata_log.features import NEWEST_METADATA_VERSION
+from quorate.metadata_log.records import BrokerRegistration, Operation
 from quorate.quorum.client.quorum_client import QuorumClient
 from quorate.quorum.quorum_errors import QuorumUnavailable
 from quorate.quorum.voter_channels import SERVER_OPTIONS, bind_server, open_channel, stub_of
@@ -268,7 +271,15 @@ async def test_a_broker_may_write_but_not_change_the_voters(quorum: QuorumCluste
         quorum.addresses, description="broker 1", session_timeout_ms=6_000, security=security
     )
     await client.start(deadline_ms=10_000)
-    await write(client)
+    registration = BrokerRegistration(
+        broker_id=BrokerId(1),
+        session_id=client.session_id,
+        incarnation_id=bytes(ID_BYTES),
+        kafka=Endpoint("h", 1),
+        grpc=Endpoint("h", 2),
+        metadata_version_max=NEWEST_METADATA_VERSION,
+    )
+    assert (await client.transact([Operation(records=(registration,))])).ok
     await client.close()
     async with open_channel(quorum.address(1), security) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as refused:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from quorate.common.grpc_support.refusal_log import RefusalLog
 from quorate.common.types import ID_BYTES, SessionId
 from quorate.metadata_log.image import Image
 from quorate.metadata_log.records import TransactionResult
@@ -163,7 +164,7 @@ class Process:
             self.voter.random_bytes = host.world.random.randbytes
             self.driver = HandDriver(self.node, self._on_round, lambda _error: None)
             self.voter.start(self.driver)
-        self.service = QuorumService(self.voter, cast(Any, host.peers))
+        self.service = QuorumService(self.voter, cast(Any, host.peers), RefusalLog("gRPC port"))
 
     def _on_round(self, completed: list[Settled], leadership: RaftLeadership) -> None:
         self.voter.on_round(self.node, completed, leadership)

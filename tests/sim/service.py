@@ -60,6 +60,9 @@ class CallContext:
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
         return self._metadata
 
+    def auth_context(self) -> dict[str, list[bytes]]:
+        return {}  # As in plain text: nobody proves who he is.
+
 
 class Services:
     """Carries calls to hosts and answers back. An answer that is lost is never heard of."""

@@ -125,20 +125,26 @@ class SessionOpened(google.protobuf.message.Message):
     SESSION_ID_FIELD_NUMBER: builtins.int
     TIMEOUT_MS_FIELD_NUMBER: builtins.int
     DESCRIPTION_FIELD_NUMBER: builtins.int
+    BROKER_ID_FIELD_NUMBER: builtins.int
     session_id: builtins.bytes
     """16 random bytes, made by the voter that proposes it."""
     timeout_ms: builtins.int
     """Silence after which the session expires."""
     description: builtins.str
     """Who asked for it, for people: "broker 2"."""
+    broker_id: builtins.int
+    """The broker whose certificate opened it, which alone may use it; absent: nobody proved to be one."""
     def __init__(
         self,
         *,
         session_id: builtins.bytes = ...,
         timeout_ms: builtins.int = ...,
         description: builtins.str = ...,
+        broker_id: builtins.int | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["description", b"description", "session_id", b"session_id", "timeout_ms", b"timeout_ms"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_broker_id", b"_broker_id", "broker_id", b"broker_id"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_broker_id", b"_broker_id", "broker_id", b"broker_id", "description", b"description", "session_id", b"session_id", "timeout_ms", b"timeout_ms"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_broker_id", b"_broker_id"]) -> typing.Literal["broker_id"] | None: ...
 
 Global___SessionOpened: typing_extensions.TypeAlias = SessionOpened
 

@@ -5,13 +5,18 @@ make its holder voter 1, wherever it runs. Host names and addresses prove nothin
 at.
 """
 
+import re
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from quorate.common.configuration import ConfigError
+from quorate.common.types import BrokerId
+
+_BROKER_NAME: Final = re.compile(r"broker-(\d{1,10})\.quorate")
 
 
 class SecurityError(ConfigError):
@@ -54,6 +59,15 @@ class Principal(msgspec.Struct, frozen=True):
         return self.has_role(role) and node_name(role, node_id) in self.names
 
 
+@lru_cache(maxsize=1024)
+def broker_of(principal: Principal) -> BrokerId | None:
+    """Return the broker that a certificate names, or None unless it names exactly one broker."""
+    found = [int(match[1]) for name in principal.names if (match := _BROKER_NAME.fullmatch(name))]
+    if len(found) != 1 or not principal.is_node(Role.BROKER, found[0]):
+        return None
+    return BrokerId(found[0])
+
+
 CLIENT_METHODS: Final = frozenset(
     {
         "OpenSession",
@@ -69,12 +83,26 @@ CLIENT_METHODS: Final = frozenset(
 adding and removing voters, moving the leadership.
 """
 
+VOTER_METHODS: Final = frozenset(
+    {
+        "OpenSession",
+        "CloseSession",
+        "Read",
+        "QuorumStatus",
+        "RemoveVoter",
+        "TransferLeadership",
+    }
+)
+"""RPCs of the quorum's service that a voter calls: what it passes on to the leader, and status."""
+
 
 def may_call(principal: Principal, method: str) -> bool:
     """Return whether the holder of that certificate may call that RPC (its bare name)."""
-    if principal.has_role(Role.VOTER) or principal.has_role(Role.ADMIN):
+    if principal.has_role(Role.ADMIN):
         return True
-    return principal.has_role(Role.BROKER) and method in CLIENT_METHODS
+    if method in VOTER_METHODS and principal.has_role(Role.VOTER):
+        return True
+    return method in CLIENT_METHODS and broker_of(principal) is not None
 
 
 class Security(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from quorate.broker.control.broker_registrar import RegistrationRefused
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.log.log_manager import LogCallbacks, LogManager
 from quorate.broker.log.writing.log_writer import LogManagerEvents, LogManagerListener
+from quorate.broker.metadata.metadata_follower import MetadataFollower
 from quorate.broker.replication.hosting.hosted_partition import HostedPartition
 from quorate.broker.replication.manager import ReplicaManager
 from quorate.broker.replication.serving.transaction_verification import TransactionVerifier
@@ -61,7 +62,7 @@ class SimulatedEnvironment:
     def peer_channels(self) -> PeerChannels:
         return PeerChannels(lambda peer, _security: self.open_channel(peer))
 
-    def inter_broker_listener(self) -> GrpcListener:
+    def inter_broker_listener(self, images: MetadataFollower) -> GrpcListener:
         return GrpcListener(self._process.rpc.new_server(BROKERS))
 
     def client_listener(self, passwords: VerifiedPasswords) -> GrpcListener:

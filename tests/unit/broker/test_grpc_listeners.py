@@ -14,6 +14,7 @@ import grpc.aio
 import pytest
 
 from quorate.broker.config.spec import BROKER_SPEC
+from quorate.broker.metadata.metadata_follower import MetadataFollower
 from quorate.broker.rpc.grpc_listener import (
     GrpcListener,
     GrpcRefusals,
@@ -31,6 +32,7 @@ from quorate.broker.security.client_guard import VerifiedPasswords, stamp
 from quorate.broker.security.config_file import load_config
 from quorate.broker.security.grpc_caller import Caller, caller
 from quorate.broker.security.password_cache import PasswordCache
+from quorate.broker.security.peer_guard import KnownController
 from quorate.broker.security.principal import ANONYMOUS, KafkaPrincipal
 from quorate.common.configuration import ConfigError, Configuration
 from quorate.common.tls.certificate_authority import CertificateAuthority
@@ -40,6 +42,7 @@ from quorate.common.types import BrokerId, Endpoint
 from quorate.metadata_log.image import Image
 from quorate_proto.v1 import admin_pb2
 from tests.support.followers import ShownImage
+from tests.support.local_quorum import LocalQuorum, LocalQuorumClient
 from tests.support.quorum_cluster import security_in
 
 CREATE = "/quorate.v1.Admin/CreateTopics"
@@ -127,6 +130,12 @@ async def ask(
     return grpc.StatusCode.OK
 
 
+def no_controller() -> KnownController:
+    """The log has no controller yet."""
+    images = MetadataFollower(LocalQuorumClient(LocalQuorum(), description="a test"))
+    return KnownController(images, lambda: False)
+
+
 def forwarded(by: int, principal: str = "User:ann") -> admin_pb2.CreateTopicsRequest:
     return admin_pb2.CreateTopicsRequest(
         context=admin_pb2.RequestContext(forwarded_by=by, principal_name=principal)
@@ -147,7 +156,7 @@ def strangers(authority: CertificateAuthority) -> Iterator[tuple[str, Security |
 async def test_f5_strangers_at_the_port_of_brokers_get_nothing(
     authority: CertificateAuthority, caplog: pytest.LogCaptureFixture
 ) -> None:
-    listener = inter_broker_listener(renewable(authority, 1), GrpcRefusals())
+    listener = inter_broker_listener(renewable(authority, 1), GrpcRefusals(), no_controller())
     async with serving(listener) as (served, endpoint):
         for kind, security in strangers(authority):
             channel = _trusting(endpoint, authority, security)
@@ -166,7 +175,7 @@ async def test_f5_strangers_at_the_port_of_brokers_get_nothing(
 async def test_f5_a_broker_forwards_as_itself_and_is_believed_then(
     authority: CertificateAuthority, caplog: pytest.LogCaptureFixture
 ) -> None:
-    listener = inter_broker_listener(renewable(authority, 1), GrpcRefusals())
+    listener = inter_broker_listener(renewable(authority, 1), GrpcRefusals(), no_controller())
     async with serving(listener) as (served, endpoint):
         second = security_in(authority, "broker-2", Role.BROKER)
         async with open_channel(Peer(BrokerId(1), endpoint), second) as channel:
@@ -185,7 +194,7 @@ async def test_who_answers_must_be_the_broker_that_was_meant(
     authority: CertificateAuthority,
 ) -> None:
     """Broker 3 where broker 1 was: a port that changed hands, or an attack."""
-    listener = inter_broker_listener(renewable(authority, 3), GrpcRefusals())
+    listener = inter_broker_listener(renewable(authority, 3), GrpcRefusals(), no_controller())
     async with serving(listener) as (served, endpoint):
         second = security_in(authority, "broker-2", Role.BROKER)
         async with open_channel(Peer(BrokerId(1), endpoint), second) as channel:
@@ -202,7 +211,7 @@ async def test_certificates_are_renewed_on_both_sides_without_a_restart(
     authority = CertificateAuthority.open(tmp_path / "certs")
     for broker_id in (1, 2):
         authority.issue_node(Role.BROKER, broker_id)
-    listener = inter_broker_listener(renewable(authority, 1), GrpcRefusals())
+    listener = inter_broker_listener(renewable(authority, 1), GrpcRefusals(), no_controller())
     channels = PeerChannels(security=renewable(authority, 2))
     async with serving(listener) as (_, endpoint):
         peer = Peer(BrokerId(1), endpoint)

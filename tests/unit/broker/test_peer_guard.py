@@ -1,5 +1,6 @@
 """Who may call what at the listener of brokers."""
 
+import asyncio
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -8,10 +9,14 @@ import grpc
 import pytest
 from google.protobuf.message_factory import GetMessageClass
 
-from quorate.broker.security.peer_guard import broker_of, refusal
+from quorate.broker.metadata.metadata_follower import ChangeKind, Observer
+from quorate.broker.security.peer_guard import KnownController, refusal
 from quorate.common.grpc_support.checked_calls import CheckedCalls
-from quorate.common.tls.identity import Principal, Role, node_name, role_name
+from quorate.common.tls.identity import Principal, Role, broker_of, node_name, role_name
+from quorate.common.types import BrokerId, ControllerEpoch, MetadataOffset, SessionId
+from quorate.metadata_log.image import Changes, ControllerState, Image
 from quorate_proto.v1 import admin_pb2, control_pb2, replication_pb2, transactions_pb2
+from tests.support.followers import ShownImage
 
 SENDERS: dict[str, tuple[Any, Any]] = {
     "LeaderAndIsr": (
@@ -151,6 +156,97 @@ def test_a_method_that_is_not_known_here_is_closed() -> None:
     assert (
         refusal(broker(2), "/quorate.v1.BrokerControl/Obey", request) == "Obey is not served here"
     )
+
+
+# --- controller epochs ----------------------------------------------------------------------------
+
+
+def image(controller: int | None, epoch: int) -> Image:
+    held = None
+    if controller is not None:
+        held = ControllerState(BrokerId(controller), SessionId(bytes(16)), 1, MetadataOffset(1))
+    return Image(controller=held, controller_epoch=ControllerEpoch(epoch))
+
+
+class FollowedImages(ShownImage):
+    """A follower whose image the test sets, and which tells its observer."""
+
+    def subscribe(self, observer: Observer, *kinds: ChangeKind) -> None:
+        self._observer = observer
+
+    def come_to(self, image: Image) -> None:
+        self.show(image)
+        self._observer(image, Changes())
+
+
+def command(sender: int, epoch: int) -> Iterator[tuple[str, Any]]:
+    """Every request that only the controller sends."""
+    said = {"controller_id": sender, "controller_epoch": epoch}
+    for method in control_pb2.DESCRIPTOR.services_by_name["BrokerControl"].methods:
+        make = GetMessageClass(method.input_type)
+        named = "header" in method.input_type.fields_by_name
+        request = make(header=control_pb2.ControlHeader(**said)) if named else make(**said)
+        yield f"/quorate.v1.BrokerControl/{method.name}", request
+
+
+async def test_e3_control_requests_come_from_the_controller_of_their_epoch() -> None:
+    images = FollowedImages(lambda: image(1, 7))
+    known = KnownController(images, lambda: False)
+    for method, request in command(2, 7):
+        assert await known.why_not_obey(method, request) == (
+            "broker 2 is not the controller of epoch 7: broker 1 is"
+        )
+    for sender, epoch in ((1, 7), (2, 6)):  # An earlier epoch is for the fence to refuse (rule 1).
+        for method, request in command(sender, epoch):
+            assert await known.why_not_obey(method, request) is None
+    images.come_to(image(None, 7))
+    for method, request in command(1, 7):
+        assert await known.why_not_obey(method, request) is None, "it is about to resign"
+
+
+async def test_e3_an_epoch_that_the_log_does_not_have_is_not_believed() -> None:
+    images = FollowedImages(lambda: image(1, 7))
+    known = KnownController(images, lambda: False, patience_s=0.0)
+    said = "controller epoch 1000000 is not in the metadata log, which has 7"
+    named = 0
+    for method, make in methods():
+        request = make()
+        fields = request.DESCRIPTOR.fields_by_name
+        if "header" in fields:
+            request.header.controller_epoch = 1_000_000
+        elif "context" in fields:
+            request.context.controller_epoch = 1_000_000
+        elif "controller_epoch" in fields:
+            request.controller_epoch = 1_000_000
+        else:
+            continue
+        named += 1
+        assert await known.why_not_obey(method, request) == said, method
+    assert named > 25
+
+
+async def test_rule_6_a_broker_that_does_not_see_the_quorum_obeys_a_newer_epoch() -> None:
+    images = FollowedImages(lambda: image(1, 7))
+    known = KnownController(images, lambda: True, patience_s=0.0)
+    for method, request in command(2, 8):
+        assert await known.why_not_obey(method, request) is None
+
+
+async def test_e3_news_of_an_election_waits_for_the_log() -> None:
+    images = FollowedImages(lambda: image(1, 7))
+    known = KnownController(images, lambda: False)
+    asked = [
+        asyncio.create_task(known.why_not_obey(method, request))
+        for sender in (2, 3)
+        for method, request in command(sender, 8)
+    ]
+    await asyncio.sleep(0)
+    assert not any(task.done() for task in asked)
+    images.come_to(image(2, 8))
+    answers = await asyncio.gather(*asked)
+    half = len(answers) // 2
+    assert answers[:half] == [None] * half
+    assert answers[half:] == ["broker 3 is not the controller of epoch 8: broker 2 is"] * half
 
 
 class Counting(CheckedCalls):

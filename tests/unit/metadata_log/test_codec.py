@@ -51,7 +51,13 @@ voters = st.builds(
     observer=st.booleans(),
 )
 records = st.one_of(
-    st.builds(r.SessionOpened, session_id=ids, timeout_ms=int31, description=texts),
+    st.builds(
+        r.SessionOpened,
+        session_id=ids,
+        timeout_ms=int31,
+        description=texts,
+        broker_id=st.integers(-1, 9),
+    ),
     st.builds(r.SessionClosed, session_id=ids, reason=texts),
     st.builds(
         r.SessionSilences,
@@ -372,8 +378,10 @@ SESSION, TOPIC, FOLDER = SessionId(b"s" * 16), TopicId(b"t" * 16), b"i" * 16
 BROKERS = (BrokerId(1), BrokerId(2))
 RECORDS_ON_DISK: dict[int, tuple[r.Record, str]] = {
     1: (
-        r.SessionOpened(session_id=SESSION, timeout_ms=6_000, description="b"),
-        "9401c41073737373737373737373737373737373cd1770a162",
+        r.SessionOpened(
+            session_id=SESSION, timeout_ms=6_000, description="b", broker_id=BrokerId(2)
+        ),
+        "9501c41073737373737373737373737373737373cd1770a16202",
     ),
     2: (
         r.SessionClosed(session_id=SESSION, reason="expired"),
@@ -639,6 +647,11 @@ EARLIER_FORMS: dict[str, tuple[int, str, dict[str, Any]]] = {
         "a16b0192a16702a172c302039192a15392a16c03",
         {"inter_broker": None},
     ),
+    "sessions of no broker": (
+        1,
+        "9401c41073737373737373737373737373737373cd1770a162",
+        {"broker_id": -1},
+    ),
     "voters without metadata version": (
         15,
         "930f0191950192a1720192a16702c41069696969696969696969696969696969c3",
@@ -685,13 +698,18 @@ def test_transaction_on_disk_stays_what_it_is() -> None:
         low_water=4,
         timestamp_ms=1_000,
     )
-    golden = (
-        "010097919290949201039202ab2f636f6e74726f6c6c65729303ae2f62726f6b6572732f6964732f"
+    fields = (
+        "919290949201039202ab2f636f6e74726f6c6c65729303ae2f62726f6b6572732f6964732f"
         "31079204c41073737373737373737373737373737373c2c410737373737373737373737373737373"
         "730504cd03e8c2"
     )
-    assert encode_transaction(transaction).hex() == golden
-    assert decode_transaction(bytes.fromhex(golden)) == transaction
+    assert encode_transaction(transaction).hex() == f"010098{fields}ff"
+    earlier = bytes.fromhex(f"010097{fields}")  # Before the writer was noted.
+    assert decode_transaction(earlier) == transaction
+    by_broker = msgspec.structs.replace(transaction, from_client=True, writer=BrokerId(2))
+    noted = f"010200000002{'98' + fields[:-2]}c302"
+    assert encode_transaction(by_broker).hex() == noted
+    assert decode_transaction(bytes.fromhex(noted)) == by_broker
 
 
 def test_kinds_have_the_names_that_watches_use() -> None:

@@ -11,6 +11,7 @@ from quorate.common.configuration import ConfigError
 from quorate.common.tls.certificate_authority import CertificateAuthority
 from quorate.common.tls.identity import (
     CLIENT_METHODS,
+    VOTER_METHODS,
     Principal,
     Role,
     Security,
@@ -189,11 +190,24 @@ def test_brokers_do_what_clients_do_and_nothing_else() -> None:
     for method in ("AddVoter", "RemoveVoter", "TransferLeadership", "WhateverComesNext"):
         assert not may_call(broker, method)
         assert may_call(principal(role_name(Role.ADMIN)), method)
-        assert may_call(principal(role_name(Role.VOTER)), method)
+
+
+def test_a_voter_passes_calls_on_and_nothing_else() -> None:
+    voter = principal(role_name(Role.VOTER), node_name(Role.VOTER, 1))
+    for method in VOTER_METHODS:
+        assert may_call(voter, method)
+    for method in ("Transact", "KeepAlive", "Watch", "AddVoter", "WhateverComesNext"):
+        assert not may_call(voter, method)
 
 
 def test_a_certificate_of_no_role_may_do_nothing() -> None:
-    for names in ((), ("localhost",), ("broker-1.quorate",), ("xbroker.quorate",)):
+    for names in (
+        (),
+        ("localhost",),
+        ("broker-1.quorate",),
+        ("xbroker.quorate",),
+        ("broker.quorate",),
+    ):
         for method in (*CLIENT_METHODS, "AddVoter"):
             assert not may_call(principal(*names), method)
 
