@@ -2,7 +2,7 @@
 
 Each API is declared once, by its number and Kafka's name, with the versions that are served and the
 functions that decode, handle and encode it. If no decoder or encoder is named, kio's layout
-describes the message, and the handler works with plain dicts.
+describes the message, and the handler works with plain dicts. ``api_work`` has the price of each.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -22,6 +22,7 @@ from quorate.broker.kafka.admin import (
     topic_apis,
 )
 from quorate.broker.kafka.api_versions import API_VERSIONS_KEY, handler_for
+from quorate.broker.kafka.api_work import WORK
 from quorate.broker.kafka.connection import sasl_apis
 from quorate.broker.kafka.connection.requests import Api, Handler
 from quorate.broker.kafka.groups import (
@@ -49,7 +50,7 @@ from quorate.broker.kafka.transactions import (
     transaction_admin_apis,
     transaction_apis,
 )
-from quorate.broker.kafka.wire.primitives import Buffers, Cursor
+from quorate.broker.kafka.wire.primitives import Buffers, Cursor, Steps
 
 
 def api_table() -> Mapping[int, Api]:
@@ -190,8 +191,8 @@ def _api(
     first_flexible_version: int,
     handle: Handler,
     *,
-    decode: Callable[[int, Cursor], Any] | None = None,
-    encode: Callable[[int, Any], Buffers] | None = None,
+    decode: Callable[[int, Cursor], Steps[Any]] | None = None,
+    encode: Callable[[int, Any], Steps[Buffers]] | None = None,
     response_bytes_max: Callable[[KafkaServices, Any], int] | None = None,
     throttle_place: Callable[[int], int | None] | None = None,
     abandonable: bool = False,
@@ -204,6 +205,7 @@ def _api(
         max_version=max_version,
         first_flexible_version=first_flexible_version,
         handle=handle,
+        work=WORK[kafka_name],
         decode=decode,
         encode=encode,
         response_bytes_max=response_bytes_max,

@@ -15,6 +15,7 @@ from quorate.broker.metadata.metadata_follower import MetadataFollower
 from quorate.broker.metrics.client_metrics import ClientFigures
 from quorate.broker.quota.client_memory import ClientMemory
 from quorate.broker.quota.client_quota_manager import ClientQuotaManager, unlimited
+from quorate.broker.quota.work_turns import WorkTurns
 from quorate.broker.replication.manager import ReplicaManager
 from quorate.broker.security.authorizer import Authorizer
 from quorate.broker.security.token_access import TokenDescription
@@ -55,4 +56,6 @@ class KafkaServices:
     figures: ClientFigures = field(default_factory=ClientFigures)
     """The metrics of the clients of all listeners together."""
     memory: ClientMemory = field(default_factory=ClientMemory)
+    turns: WorkTurns = field(default_factory=WorkTurns)
+    """The turns of requests with many items, over all listeners."""
     wall_clock_ms: Callable[[], int] = lambda: 0

@@ -200,6 +200,7 @@ class ResponseMemory:
         self._on_waiting: Callable[[], None] = _ignore_waiting
         self._highest_bytes = 0
         self._waiting: dict[asyncio.Future[None], None] = {}
+        self._beyond: ResponseLease | None = None
 
     @property
     def room_bytes(self) -> int:
@@ -219,9 +220,12 @@ class ResponseMemory:
         if self.held_bytes > self._highest_bytes:
             self._highest_bytes = self.held_bytes
         if self._waiting and self.held_bytes < self.limit_bytes:
-            for future in self._waiting:
-                if not future.done():
-                    future.set_result(None)
+            self._notify()
+
+    def _notify(self) -> None:
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(None)
 
     def take_highest(self) -> int:
         """Return the most bytes that were held at once since the previous call."""
@@ -233,6 +237,30 @@ class ResponseMemory:
         while not (room_bytes := lease.reserve(wanted_bytes)):
             await self.wait_for_room(_ROOM_CHECK_INTERVAL_MS)
         return room_bytes
+
+    @property
+    def longest_bytes(self) -> int:
+        """The size of the longest response that is put together piece by piece."""
+        return self.limit_bytes // 2
+
+    async def grow(self, lease: "ResponseLease", size: int) -> None:
+        """Have ``lease`` hold ``size`` bytes, for a response that is put together piece by piece.
+        Wait while there is no room.
+
+        One response at a time may grow beyond the limit, because otherwise responses that are half
+        done would wait for one another.
+        """
+        while not self.room_bytes and self._beyond not in (None, lease):
+            await self.wait_for_room(_ROOM_CHECK_INTERVAL_MS)
+        if not self.room_bytes:
+            self._beyond = lease
+        lease.keep(size)
+
+    def released(self, lease: "ResponseLease") -> None:
+        """Let another response go beyond the limit, if it was this one."""
+        if self._beyond is lease:
+            self._beyond = None
+            self._notify()
 
     async def wait_for_room(self, timeout_ms: int) -> int:
         """Return once there is room, or after ``timeout_ms``. The result is the rest of the
@@ -286,6 +314,8 @@ class ResponseLease:
         if size != self.held_bytes:
             change, self.held_bytes = size - self.held_bytes, size
             self._memory.change(change)
+            if not size:
+                self._memory.released(self)
 
 
 @dataclass(frozen=True, slots=True)

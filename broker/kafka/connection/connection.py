@@ -47,10 +47,10 @@ _log: Final = logging.getLogger(__name__)
 
 
 class _WaitingRequest(NamedTuple):
-    """A decoded request that has not been started, with the size of its frame."""
+    """A decoded request that has not been started, with the memory of its frame and elements."""
 
     request: Request
-    frame_bytes: int
+    held_bytes: int
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -218,7 +218,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _decode(self, frame: memoryview) -> None:
         request = self._dispatcher.decode(frame, self._session)
-        self._waiting.append(_WaitingRequest(request, len(frame)))
+        if request.decoded_bytes:
+            self._account.hold(request.decoded_bytes)
+        self._waiting.append(_WaitingRequest(request, len(frame) + request.decoded_bytes))
 
     def _advance(self) -> None:
         self._write_responses()
@@ -262,7 +264,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if not self._running:
             return True
         has_room = self._memory.bounds.responses.room_bytes > 0
-        return has_room and self._running.has_room_for(request)
+        return has_room and not self._running.is_alone and self._running.has_room_for(request)
 
     def _finished(self, task: asyncio.Task[Buffers]) -> None:
         if self._over:

@@ -6,11 +6,13 @@ import functools
 import struct
 import time
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.config.security import FAILED_AUTHENTICATION_DELAY_MS
 from quorate.broker.kafka.api_versions import API_VERSIONS_KEY, refuse_api_versions
+from quorate.broker.kafka.connection.large_requests import LargeRequests
+from quorate.broker.kafka.connection.request_work import ELEMENT_BYTES, FEW_ELEMENTS
 from quorate.broker.kafka.connection.requests import (
     Api,
     ClientSession,
@@ -22,7 +24,13 @@ from quorate.broker.kafka.connection.sasl_apis import authenticate_bare
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire import codec
 from quorate.broker.kafka.wire.kio_layouts import api_key_map
-from quorate.broker.kafka.wire.primitives import Buffers, Cursor, MalformedRequest
+from quorate.broker.kafka.wire.primitives import (
+    Buffers,
+    Cursor,
+    MalformedRequest,
+    Steps,
+    TooManyElements,
+)
 from quorate.broker.quota.client_memory import ResponseLease
 from quorate.broker.quota.client_quota_manager import NO_LIMITS, ClientLimits, TimedCoroutine
 from quorate.broker.quota.shared_usage import SharedUsage
@@ -46,6 +54,7 @@ class RequestDispatcher:
     def __init__(self, services: KafkaServices, apis: Mapping[int, Api]) -> None:
         self._services = services
         self._apis = apis
+        self._large = LargeRequests(services)
 
     def decode(self, frame: memoryview, session: ClientSession) -> Request:
         """Decode a frame into a request that is ready to run.
@@ -64,12 +73,13 @@ class RequestDispatcher:
         api = self._apis.get(key)
         if api is None or not api.serves(version):
             return self._unsupported(key, version, correlation_id)
+        flexible = version >= api.first_flexible_version
         try:
-            flexible = version >= api.first_flexible_version
             client_id = cursor.text(flexible=False) or ""
             if flexible:
                 cursor.skip_tagged_fields()
-            body = api.decode_body(version, cursor)
+            begin = cursor.offset
+            body, elements = _decode_small(api, version, cursor)
         except MalformedRequest as error:
             raise MalformedRequest(f"{api.name} version {version}: {error}") from None
         quotas = self._services.quotas
@@ -88,15 +98,24 @@ class RequestDispatcher:
             fetch_bytes_max=limits.fetch_bytes_max,
         )
         cost_bytes = len(frame)
-        if api.response_bytes_max is not None:
-            cost_bytes += api.response_bytes_max(self._services, body)
+        if elements is None:
+            run = functools.partial(self._run_large, limits, api, context, frame, begin)
+            elements = min(cost_bytes, api.work.elements_max)
+            alone = True
+        else:
+            run = functools.partial(self._run, limits, api, context, body, elements, cost_bytes)
+            alone = api.work.division is not None and elements > api.work.whole_elements_max
+            if api.response_bytes_max is not None:
+                cost_bytes += api.response_bytes_max(self._services, body)
         return Request(
             api_name=api.name,
             correlation_id=correlation_id,
             cost_bytes=cost_bytes,
             abandonable=api.abandonable,
             flexible_response_header=flexible and key != API_VERSIONS_KEY,
-            run=functools.partial(self._run, limits, api, context, body, len(frame)),
+            run=run,
+            alone=alone,
+            decoded_bytes=elements * ELEMENT_BYTES if elements > FEW_ELEMENTS else 0,
             throttle=context.throttle,
             lease=context.lease,
             turn=None if limits is NO_LIMITS else quotas.turn_of(limits, _bytes_of(limits, key)),
@@ -108,6 +127,7 @@ class RequestDispatcher:
         api: Api,
         context: RequestContext,
         body: object,
+        elements: int,
         frame_bytes: int,
     ) -> Buffers:
         """Carry out the request, and charge it to the client's quotas.
@@ -115,25 +135,52 @@ class RequestDispatcher:
         The response contains the longest of all throttle times (Q11; KIP-13, KIP-124).
         """
         if limits is NO_LIMITS:
-            encoded = await self._handle(api, context, body)
+            encoded = await self._handle(api, context, body, elements)
         else:
-            encoded = await self._handle_counted(limits, api, context, body, frame_bytes)
+            encoded = await self._handle_counted(limits, api, context, body, elements, frame_bytes)
         time_ms = context.throttle.time_ms
         if time_ms and encoded and (place := api.place_of_throttle(context.version)) is not None:
             _put_throttle_time(encoded, place, time_ms)
         return encoded
 
-    async def _handle(self, api: Api, context: RequestContext, body: object) -> Buffers:
+    async def _run_large(
+        self,
+        limits: ClientLimits,
+        api: Api,
+        context: RequestContext,
+        frame: memoryview,
+        begin: int,
+    ) -> Buffers:
+        """Decode a request whose body begins at ``begin`` in slices, and carry it out."""
+        try:
+            body, elements = await self._large.decode(api, context.version, frame, begin)
+        except KafkaError as error:
+            return _failed(api, context.version, error)
+        return await self._run(limits, api, context, body, elements, len(frame))
+
+    async def _handle(
+        self, api: Api, context: RequestContext, body: object, elements: int
+    ) -> Buffers:
         begun_s = time.perf_counter()
         try:
+            if elements > api.work.whole_elements_max:
+                return await self._large.carry_out(api, context, body)
             response = await api.handle(self._services, context, body)
-            return api.encode_body(context.version, response)
+            if api.encode is None:
+                return api.encode_body(context.version, response)
+            return await self._encode(api.encode(context.version, response))
         except KafkaError as error:
-            if not codec.response_has_error_code(api.name, context.version):
-                raise CloseConnection(f"{api.name}: {error}") from error
-            return [codec.encode_failure(api.name, context.version, error.code, error.message)]
+            return _failed(api, context.version, error)
         finally:
             self._services.figures.request_times[api.name].observe(time.perf_counter() - begun_s)
+
+    async def _encode(self, steps: Steps[Buffers]) -> Buffers:
+        try:
+            next(steps)
+        except StopIteration as end:
+            encoded: Buffers = end.value
+            return encoded
+        return await self._large.in_slices(steps)
 
     async def _handle_counted(
         self,
@@ -141,6 +188,7 @@ class RequestDispatcher:
         api: Api,
         context: RequestContext,
         body: object,
+        elements: int,
         frame_bytes: int,
     ) -> Buffers:
         """Carry out the request under quotas.
@@ -154,7 +202,7 @@ class RequestDispatcher:
         used = _bytes_of(limits, api.key)
         if api.key == _PRODUCE and used is not None:
             used.use(frame_bytes, now_ms())
-        handling = self._handle(api, context, body)
+        handling = self._handle(api, context, body, elements)
         if limits.time is None:
             encoded = await handling
         else:
@@ -201,6 +249,20 @@ def _bytes_of(limits: ClientLimits, api_key: int) -> SharedUsage | None:
     return limits.fetched if api_key == _FETCH else None
 
 
+def _decode_small(api: Api, version: int, cursor: Cursor) -> tuple[Any, int | None]:
+    """Decode the body of a request, and return it with the number of its elements.
+
+    If there are too many elements to decode them without a break, there is no body and no number.
+    """
+    if cursor.size > api.work.frame_bytes_max:
+        return None, None
+    cursor.elements, cursor.elements_max = 0, api.work.decoded_at_once
+    try:
+        return api.decode_body(version, cursor), cursor.elements
+    except TooManyElements:
+        return None, None
+
+
 def _bare_token(frame: memoryview, sasl: SaslSession, client_host: str, delay_ms: int) -> Request:
     """Return the request of a SASL token that follows a SaslHandshake of version 0."""
 
@@ -241,6 +303,17 @@ def _illegal_sasl_state(key: int, version: int, correlation_id: int, reason: str
         flexible_response_header=flexible,
         run=refuse,
     )
+
+
+def _failed(api: Api, version: int, error: KafkaError) -> Buffers:
+    """Return the response to a request that failed as a whole.
+
+    Raises:
+        CloseConnection: the response has no error code for the whole request.
+    """
+    if not codec.response_has_error_code(api.name, version):
+        raise CloseConnection(f"{api.name}: {error}") from error
+    return [codec.encode_failure(api.name, version, error.code, error.message)]
 
 
 def _can_be_refused(name: str, version: int) -> bool:

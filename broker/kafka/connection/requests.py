@@ -4,10 +4,11 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from quorate.broker.kafka.connection.request_work import RequestWork
 from quorate.broker.kafka.services import KafkaServices
-from quorate.broker.kafka.wire import codec
+from quorate.broker.kafka.wire import codec, stepwise
 from quorate.broker.kafka.wire.kio_layouts import api_key_map
-from quorate.broker.kafka.wire.primitives import Buffers, Cursor
+from quorate.broker.kafka.wire.primitives import Buffers, Cursor, Steps, at_once
 from quorate.broker.quota.client_memory import ResponseLease, ResponseMemory
 from quorate.broker.quota.client_quota_manager import FETCH_BYTES_UNLIMITED, QuotaTurn
 from quorate.broker.security.listener_security import ListenerSecurity
@@ -143,11 +144,13 @@ class Api:
     """One API that this broker serves. Only these APIs are advertised.
 
     ``decode`` and ``encode`` are None if kio's layouts describe request and response, which are
-    dicts then. ``response_bytes_max`` returns the largest size of the response to a decoded
-    request; it is None if responses are too small to be counted. ``abandonable`` means that nobody
-    needs the outcome once the client has disconnected. ``throttle_place`` returns where a response
-    of a version has its throttle_time_ms, if that is not at the beginning: an offset from the
-    beginning of the response, or, if negative, from its end.
+    dicts then. They work in steps, and small messages go through all of them at once. ``work`` is
+    the price of a request, which every API has to declare. ``response_bytes_max`` returns the
+    largest size of the response to a decoded request; it is None if responses are too small to be
+    counted. ``abandonable`` means that nobody needs the outcome once the client has disconnected.
+    ``throttle_place`` returns where a response of a version has its throttle_time_ms, if that is
+    not at the beginning: an offset from the beginning of the response, or, if negative, from its
+    end.
     """
 
     key: int
@@ -155,9 +158,10 @@ class Api:
     max_version: int
     handle: Handler
     """Carries the request out. The handlers are registered in ``kafka.api_table``."""
-    decode: Callable[[int, Cursor], Any] | None = None
+    work: RequestWork
+    decode: Callable[[int, Cursor], Steps[Any]] | None = None
     first_flexible_version: int
-    encode: Callable[[int, Any], Buffers] | None = None
+    encode: Callable[[int, Any], Steps[Buffers]] | None = None
     response_bytes_max: Callable[[KafkaServices, Any], int] | None = None
     abandonable: bool = False
     throttle_place: Callable[[int], int | None] | None = None
@@ -178,12 +182,17 @@ class Api:
 
     def decode_body(self, version: int, cursor: Cursor) -> Any:  # noqa: ANN401 - its handler's type
         if self.decode is not None:
-            return self.decode(version, cursor)
+            return at_once(self.decode(version, cursor))
         return codec.decode_request(self.name, version, cursor)
+
+    def decode_body_in_steps(self, version: int, cursor: Cursor) -> Steps[Any]:
+        if self.decode is not None:
+            return self.decode(version, cursor)
+        return stepwise.decode_in_steps(self.name, version, cursor)
 
     def encode_body(self, version: int, response: Any) -> Buffers:  # noqa: ANN401 - its handler's type
         if self.encode is not None:
-            return self.encode(version, response)
+            return at_once(self.encode(version, response))
         return [codec.encode_response(self.name, version, response)]
 
 
@@ -195,7 +204,9 @@ class Request:
     of its response; the code that started the request releases it in the end. ``bare`` marks a SASL
     token that came without a request header, so its response has no header either. ``turn`` says
     how long the request has to wait because its client is muted; it is None if the client has no
-    quotas.
+    quotas. ``alone`` marks a large request that is carried out in slices: no later request of the
+    connection starts before it is finished, because slices of both would mix. ``decoded_bytes`` is
+    the memory of its elements.
     """
 
     api_name: str
@@ -205,6 +216,8 @@ class Request:
     flexible_response_header: bool
     run: Callable[[], Coroutine[Any, Any, Buffers]]
     bare: bool = False
+    alone: bool = False
+    decoded_bytes: int = 0
     throttle: RequestThrottle = field(default_factory=RequestThrottle)
     lease: ResponseLease = field(default_factory=lambda: ResponseLease(ResponseMemory()))
     turn: QuotaTurn | None = None

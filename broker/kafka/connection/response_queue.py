@@ -37,18 +37,18 @@ no progress.
 
 
 class RunningRequest(NamedTuple):
-    """A request, the size of its frame, and the task that carries it out."""
+    """A request, the memory that it holds, and the task that carries it out."""
 
     request: Request
-    frame_bytes: int
+    held_bytes: int
     task: asyncio.Task[Buffers]
 
 
 class RequestsInFlight:
     """The requests of one connection that are being carried out, in the order of their responses.
 
-    Their frames count as held by ``account`` until their response is taken. ``on_finished`` is
-    called with every task that is done.
+    Their frames and elements count as held by ``account`` until their response is taken.
+    ``on_finished`` is called with every task that is done.
     """
 
     __slots__ = ("_account", "_cost_bytes", "_limits", "_on_finished", "_running")
@@ -73,6 +73,12 @@ class RequestsInFlight:
         """The memory that the responses of these requests hold."""
         return sum(running.request.lease.held_bytes for running in self._running)
 
+    @property
+    def is_alone(self) -> bool:
+        """True if the last of the requests must be finished before another one starts."""
+        last = self._running[-1]
+        return last.request.alone and not last.task.done()
+
     def has_room_for(self, request: Request) -> bool:
         """Return whether the request may be started while the others are being carried out."""
         return (
@@ -80,22 +86,22 @@ class RequestsInFlight:
             and self._cost_bytes + request.cost_bytes <= self._limits.in_flight_bytes
         )
 
-    def start(self, request: Request, frame_bytes: int) -> None:
+    def start(self, request: Request, held_bytes: int) -> None:
         """Start to carry out the request."""
         task = asyncio.get_running_loop().create_task(request.run())
-        self._running.append(RunningRequest(request, frame_bytes, task))
+        self._running.append(RunningRequest(request, held_bytes, task))
         self._cost_bytes += request.cost_bytes
         task.add_done_callback(self._on_finished)
 
     def take_finished(self) -> RunningRequest | None:
-        """Remove and return the oldest request if it is done, and release the memory of its
-        frame. Return None if it is not done.
+        """Remove and return the oldest request if it is done, and release its memory. Return None
+        if it is not done.
         """
         if not self._running or not self._running[0].task.done():
             return None
         running = self._running.popleft()
         self._cost_bytes -= running.request.cost_bytes
-        self._account.release(running.frame_bytes)
+        self._account.release(running.held_bytes)
         return running
 
     def abandon(self) -> None:
@@ -103,7 +109,7 @@ class RequestsInFlight:
 
         The other requests continue. Each releases its memory when its task ends.
         """
-        kept_bytes = sum(running.frame_bytes for running in self._running)
+        kept_bytes = sum(running.held_bytes for running in self._running)
         self._account.release(self._account.held_bytes - kept_bytes)
         for running in self._running:
             running.task.add_done_callback(partial(_release, running, self._account))
@@ -113,7 +119,7 @@ class RequestsInFlight:
 
 def _release(running: RunningRequest, account: RequestAccount, _: asyncio.Task[Buffers]) -> None:
     running.request.lease.keep(0)
-    account.release(running.frame_bytes)
+    account.release(running.held_bytes)
 
 
 def log_if_failed(task: asyncio.Task[Buffers], peer: str) -> None:

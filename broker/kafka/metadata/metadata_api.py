@@ -18,7 +18,7 @@ from quorate.broker.kafka.metadata.metadata_response import (
 from quorate.broker.kafka.metadata.topic_auto_creation import TopicAutoCreation
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire.codec import Message
-from quorate.broker.kafka.wire.primitives import Buffers
+from quorate.broker.kafka.wire.primitives import Buffers, Steps
 from quorate.broker.metadata.metadata_cache import CachedBroker, MetadataCache
 from quorate.broker.security.authorizer import Rights
 from quorate.common.acl_types import AclOperation, ResourceType
@@ -147,8 +147,9 @@ class MetadataApi:
         self._responses_bytes += len(response)
 
 
-def encode(_version: int, response: bytes) -> Buffers:
+def encode(_version: int, response: bytes) -> Steps[Buffers]:
     """Return the response, which its handler has encoded or taken from the cache."""
+    yield from ()
     return [response]
 
 

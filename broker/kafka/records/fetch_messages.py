@@ -5,7 +5,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
-from quorate.broker.kafka.wire.primitives import Buffers, Cursor, append_length, append_string
+from quorate.broker.kafka.wire.primitives import (
+    ELEMENTS_IN_A_STEP,
+    Buffers,
+    Cursor,
+    Steps,
+    append_length,
+    append_string,
+)
 from quorate.broker.log.state.aborted_transactions import AbortedTransaction
 from quorate.broker.replication.api import FetchOutcome, FetchPartition
 from quorate.common.types import TopicPartition
@@ -61,8 +68,8 @@ class FetchRequest:
     """Negative for consumers. A follower of Kafka's would send the id of its broker."""
 
 
-def decode(version: int, cursor: Cursor) -> FetchRequest:
-    """Decode a request.
+def decode(version: int, cursor: Cursor) -> Steps[FetchRequest]:
+    """Decode a request, in steps.
 
     Raises:
         MalformedRequest: the bytes are not such a request.
@@ -76,12 +83,19 @@ def decode(version: int, cursor: Cursor) -> FetchRequest:
     for _ in range(cursor.array_length(flexible=flexible) or 0):
         name = cursor.text(flexible=flexible) or ""
         count = cursor.array_length(flexible=flexible) or 0
-        topics.append((name, [_decode_partition(version, name, cursor) for _ in range(count)]))
+        partitions: list[FetchPartition] = []
+        for place in range(1, count + 1):
+            partitions.append(_decode_partition(version, name, cursor))
+            if not place % ELEMENTS_IN_A_STEP:
+                yield
+        topics.append((name, partitions))
         if flexible:
             cursor.skip_tagged_fields()
+        if not len(topics) % ELEMENTS_IN_A_STEP:
+            yield
     forgotten: list[TopicPartition] = []
     if version >= _FIRST_VERSION_WITH_SESSIONS:
-        forgotten = _decode_forgotten(cursor, flexible)
+        forgotten = yield from _decode_forgotten(cursor, flexible)
     rack = ""
     if version >= _FIRST_VERSION_WITH_RACK:
         rack = cursor.text(flexible=flexible) or ""
@@ -114,14 +128,18 @@ def _decode_partition(version: int, topic: str, cursor: Cursor) -> FetchPartitio
     return FetchPartition(TopicPartition(topic, partition), offset, max_bytes, leader_epoch)
 
 
-def _decode_forgotten(cursor: Cursor, flexible: bool) -> list[TopicPartition]:
+def _decode_forgotten(cursor: Cursor, flexible: bool) -> Steps[list[TopicPartition]]:
     forgotten: list[TopicPartition] = []
-    for _ in range(cursor.array_length(flexible=flexible) or 0):
+    for topics in range(1, (cursor.array_length(flexible=flexible) or 0) + 1):
         name = cursor.text(flexible=flexible) or ""
-        count = cursor.array_length(flexible=flexible) or 0
-        forgotten += [TopicPartition(name, cursor.int32()) for _ in range(count)]
+        for place in range(1, (cursor.array_length(flexible=flexible) or 0) + 1):
+            forgotten.append(TopicPartition(name, cursor.int32()))
+            if not place % ELEMENTS_IN_A_STEP:
+                yield
         if flexible:
             cursor.skip_tagged_fields()
+        if not topics % ELEMENTS_IN_A_STEP:
+            yield
     return forgotten
 
 
@@ -138,9 +156,9 @@ class FetchResponse(NamedTuple):
     session_id: int = NO_SESSION
 
 
-def encode(version: int, response: FetchResponse) -> Buffers:
-    """Encode a response. It consists of headers, with the log's own buffers between them, which
-    are not copied.
+def encode(version: int, response: FetchResponse) -> Steps[Buffers]:
+    """Encode a response, in steps. It consists of headers, with the log's own buffers between
+    them, which are not copied.
     """
     isolation_level, topics, error_code, session_id = response
     flexible = version >= FIRST_FLEXIBLE_VERSION
@@ -154,8 +172,10 @@ def encode(version: int, response: FetchResponse) -> Buffers:
     for topic, partitions in listed:
         append_string(out.small, topic, flexible)
         append_length(out.small, len(partitions), flexible)
-        for partition, outcome in partitions:
+        for place, (partition, outcome) in enumerate(partitions, start=1):
             _append_partition(out, version, isolation_level, partition, outcome)
+            if not place % ELEMENTS_IN_A_STEP:
+                yield
         if flexible:
             out.small.append(0)
     if flexible:

@@ -4,7 +4,9 @@ Versions 0 to 2 are decoded because librdkafka checks for them before it compres
 formats of these versions are refused batch by batch. Records are never copied here.
 """
 
+import dataclasses
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -12,7 +14,14 @@ from quorate.broker.common.errors import error_name
 from quorate.broker.config.internal_topics import INTERNAL_TOPICS
 from quorate.broker.kafka.connection.requests import CloseConnection, RequestContext
 from quorate.broker.kafka.services import KafkaServices
-from quorate.broker.kafka.wire.primitives import Buffers, Cursor, append_length, append_string
+from quorate.broker.kafka.wire.primitives import (
+    ELEMENTS_IN_A_STEP,
+    Buffers,
+    Cursor,
+    Steps,
+    append_length,
+    append_string,
+)
 from quorate.broker.log.batches.admission import AppendOrigin
 from quorate.broker.replication.api import (
     ACKS_ALL,
@@ -27,6 +36,9 @@ from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 
 FIRST_FLEXIBLE_VERSION: Final = 9
+
+PARTITIONS_AT_ONCE: Final = 64
+"""The number of partitions up to which a request is appended without a break."""
 
 _ACKS_TIMEOUT: Final = struct.Struct(">hi")
 _INT32: Final = struct.Struct(">i")
@@ -68,8 +80,8 @@ class ProduceResponse(NamedTuple):
     outcomes: list[ProduceOutcome]
 
 
-def decode(version: int, cursor: Cursor) -> ProduceRequest:
-    """Decode a request.
+def decode(version: int, cursor: Cursor) -> Steps[ProduceRequest]:
+    """Decode a request, in steps.
 
     Raises:
         MalformedRequest: the bytes are not such a request.
@@ -85,9 +97,13 @@ def decode(version: int, cursor: Cursor) -> ProduceRequest:
             partitions.append((cursor.int32(), cursor.data(flexible=flexible)))
             if flexible:
                 cursor.skip_tagged_fields()
+            if not len(partitions) % ELEMENTS_IN_A_STEP:
+                yield
         topics.append((name, partitions))
         if flexible:
             cursor.skip_tagged_fields()
+        if not len(topics) % ELEMENTS_IN_A_STEP:
+            yield
     if flexible:
         cursor.skip_tagged_fields()
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
@@ -180,8 +196,8 @@ def _close_if_failed(request: ProduceRequest, outcomes: list[ProduceOutcome]) ->
         raise CloseConnection(f"produce with acks=0 to {topics} failed with {name}{detail}")
 
 
-def encode(version: int, response: ProduceResponse) -> Buffers:
-    """Encode a response. It is empty if the client expects none."""
+def encode(version: int, response: ProduceResponse) -> Steps[Buffers]:
+    """Encode a response, in steps. It is empty if the client expects none."""
     topics = response.topics
     if topics is None:
         return []
@@ -192,8 +208,10 @@ def encode(version: int, response: ProduceResponse) -> Buffers:
     for topic, partitions in topics:
         append_string(out, topic, flexible)
         append_length(out, len(partitions), flexible)
-        for index, _ in partitions:
+        for place, (index, _) in enumerate(partitions, start=1):
             _append_partition(out, version, index, next(remaining))
+            if not place % ELEMENTS_IN_A_STEP:
+                yield
         if flexible:
             out.append(0)
     if version >= 1:
@@ -201,6 +219,57 @@ def encode(version: int, response: ProduceResponse) -> Buffers:
     if flexible:
         out.append(0)
     return [bytes(out)]
+
+
+class ProduceDivision:
+    """Divides a request with many partitions. Its parts append one after the other."""
+
+    at_once = PARTITIONS_AT_ONCE
+
+    def parts(self, body: ProduceRequest) -> Iterator[ProduceRequest]:
+        """Yield requests with up to ``at_once`` partitions each, in order."""
+        part: list[tuple[str, list[tuple[int, memoryview | None]]]] = []
+        room = self.at_once
+        for topic, partitions in body.topics:
+            for start in range(0, len(partitions), self.at_once):
+                piece = partitions[start : start + self.at_once]
+                if part and len(piece) > room:
+                    yield dataclasses.replace(body, topics=part)
+                    part, room = [], self.at_once
+                part.append((topic, piece))
+                room -= len(piece)
+        yield dataclasses.replace(body, topics=part)
+
+    def answer(self, api_name: str, version: int) -> "ProduceAnswer":
+        return ProduceAnswer(version)
+
+
+class ProduceAnswer:
+    """The response to a divided request."""
+
+    def __init__(self, version: int) -> None:
+        self._version = version
+        self._topics: list[tuple[str, list[tuple[int, memoryview | None]]]] | None = []
+        self._outcomes: list[ProduceOutcome] = []
+
+    @property
+    def size(self) -> int:
+        return len(self._outcomes) * _APPENDED.size
+
+    def add(self, response: ProduceResponse) -> bool:
+        self._outcomes += response.outcomes
+        if response.topics is None or self._topics is None:
+            self._topics = None
+            return True
+        for topic, partitions in response.topics:
+            if self._topics and self._topics[-1][0] == topic:
+                self._topics[-1][1].extend(partitions)
+            else:
+                self._topics.append((topic, [*partitions]))
+        return True
+
+    def encode(self) -> Steps[Buffers]:
+        return encode(self._version, ProduceResponse(self._topics, self._outcomes))
 
 
 def _append_partition(out: bytearray, version: int, index: int, outcome: ProduceOutcome) -> None:

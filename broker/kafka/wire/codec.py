@@ -61,7 +61,7 @@ def has_schema(name: str, version: int) -> bool:
 
 
 def request_is_flexible(name: str, version: int) -> bool:
-    return bool(_schema(name, version, EntityType.request).__flexible__)
+    return bool(schema_of(name, version, EntityType.request).__flexible__)
 
 
 def decode_request(name: str, version: int, cursor: Cursor) -> Message:
@@ -70,7 +70,7 @@ def decode_request(name: str, version: int, cursor: Cursor) -> Message:
     Raises:
         MalformedRequest: the bytes are not such a request.
     """
-    decoded: Message = _entity_decoder(_schema(name, version, EntityType.request))(cursor)
+    decoded: Message = entity_decoder(schema_of(name, version, EntityType.request))(cursor)
     return decoded
 
 
@@ -82,13 +82,13 @@ def encode_response(name: str, version: int, values: Message) -> bytes:
         KeyError: a field without a default is missing.
     """
     out = bytearray()
-    _entity_encoder(_schema(name, version, EntityType.response))(out, values)
+    entity_encoder(schema_of(name, version, EntityType.response))(out, values)
     return bytes(out)
 
 
 def response_has_error_code(name: str, version: int) -> bool:
     """Return whether the response has an error code for the request as a whole."""
-    schema = _schema(name, version, EntityType.response)
+    schema = schema_of(name, version, EntityType.response)
     return any(field.name == "error_code" for field in dataclasses.fields(schema))
 
 
@@ -97,14 +97,14 @@ def throttle_place(name: str, version: int) -> int | None:
     """Return the position of the throttle time in a response: 0, its beginning, or None if it
     does not begin with one.
     """
-    schema = _schema(name, version, EntityType.response)
+    schema = schema_of(name, version, EntityType.response)
     first = next(iter(dataclasses.fields(schema)), None)
     return 0 if first is not None and first.name == "throttle_time" else None
 
 
 def encode_failure(name: str, version: int, error_code: int, error_message: str) -> bytes:
     """Encode a response that contains only the failure of the request as a whole."""
-    schema = _schema(name, version, EntityType.response)
+    schema = schema_of(name, version, EntityType.response)
     values = {field.name: _empty_value(field) for field in dataclasses.fields(schema)}
     values.update(error_code=error_code)
     if "error_message" in values:
@@ -126,7 +126,7 @@ the version before, and differ in where they are forwarded to, see
 
 
 @functools.cache
-def _schema(
+def schema_of(
     name: str,
     version: int,
     kind: typing.Literal[EntityType.request, EntityType.response],
@@ -136,7 +136,7 @@ def _schema(
     return load_entity_schema(name, version, kind)
 
 
-class _Shape(typing.NamedTuple):
+class Shape(typing.NamedTuple):
     """The layout of one field on the wire."""
 
     name: str
@@ -152,14 +152,14 @@ class _Shape(typing.NamedTuple):
     default: Any
 
 
-def _shape(field: "dataclasses.Field[Any]") -> _Shape:
+def shape_of(field: "dataclasses.Field[Any]") -> Shape:
     inner, nullable = _without_none(field.type)
     is_array = typing.get_origin(inner) is tuple
     nullable_elements = nullable
     if is_array:
         inner, nullable_elements = _without_none(typing.get_args(inner)[0])
     nested = inner if dataclasses.is_dataclass(inner) else None
-    return _Shape(
+    return Shape(
         name=field.name,
         kafka_type=field.metadata.get("kafka_type", ""),
         nested=nested,
@@ -187,7 +187,7 @@ def _without_none(kind: Any) -> tuple[Any, bool]:  # noqa: ANN401 - an annotatio
 
 
 def _empty_value(field: "dataclasses.Field[Any]") -> object:
-    shape = _shape(field)
+    shape = shape_of(field)
     if shape.default is not dataclasses.MISSING:
         return shape.default
     if shape.is_array:
@@ -200,10 +200,10 @@ def _empty_value(field: "dataclasses.Field[Any]") -> object:
 
 
 @functools.cache
-def _entity_decoder(schema: Any) -> Decoder:  # noqa: ANN401
+def entity_decoder(schema: Any) -> Decoder:  # noqa: ANN401
     flexible = bool(schema.__flexible__)
-    shapes = [_shape(field) for field in dataclasses.fields(schema)]
-    plain = [(s.name, _decoder(s, flexible)) for s in shapes if s.tag is None]
+    shapes = [shape_of(field) for field in dataclasses.fields(schema)]
+    plain = [(s.name, field_decoder(s, flexible)) for s in shapes if s.tag is None]
 
     def decode(cursor: Cursor) -> Message:
         message = {name: read(cursor) for name, read in plain}
@@ -214,8 +214,8 @@ def _entity_decoder(schema: Any) -> Decoder:  # noqa: ANN401
     return decode
 
 
-def _decoder(shape: _Shape, flexible: bool) -> Decoder:
-    element = _element_decoder(shape, flexible)
+def field_decoder(shape: Shape, flexible: bool) -> Decoder:
+    element = element_decoder(shape, flexible)
     if shape.is_array:
         return _array_decoder(shape, element, flexible)
     return _optional_decoder(element) if shape.nested is not None and shape.nullable else element
@@ -232,20 +232,20 @@ def _optional_decoder(element: Decoder) -> Decoder:
     return decode
 
 
-def _array_decoder(shape: _Shape, element: Decoder, flexible: bool) -> Decoder:
+def _array_decoder(shape: Shape, element: Decoder, flexible: bool) -> Decoder:
     def decode(cursor: Cursor) -> list[Any] | None:
         length = cursor.array_length(flexible=flexible)
         if length is None:
-            _check_nullable(shape, shape.nullable)
+            check_nullable(shape, shape.nullable)
             return None
         return [element(cursor) for _ in range(length)]
 
     return decode
 
 
-def _element_decoder(shape: _Shape, flexible: bool) -> Decoder:
+def element_decoder(shape: Shape, flexible: bool) -> Decoder:
     if shape.nested is not None:
-        return _entity_decoder(shape.nested)
+        return entity_decoder(shape.nested)
     if shape.kafka_type in _FIXED:
         return _FIXED[shape.kafka_type][0]
     if shape.kafka_type == "uuid":
@@ -255,23 +255,23 @@ def _element_decoder(shape: _Shape, flexible: bool) -> Decoder:
     def decode(cursor: Cursor) -> str | memoryview | None:
         value = read(cursor, flexible=flexible)
         if value is None:
-            _check_nullable(shape, shape.nullable_elements)
+            check_nullable(shape, shape.nullable_elements)
         return value
 
     return decode
 
 
-def _check_nullable(shape: _Shape, nullable: bool) -> None:
+def check_nullable(shape: Shape, nullable: bool) -> None:
     if not nullable:
         raise MalformedRequest(f"{shape.name} is null")
 
 
 @functools.cache
-def _entity_encoder(schema: Any) -> Encoder:  # noqa: ANN401
+def entity_encoder(schema: Any) -> Encoder:  # noqa: ANN401
     flexible = bool(schema.__flexible__)
-    shapes = [_shape(field) for field in dataclasses.fields(schema)]
-    plain = [(s.name, s.default, _encoder(s, flexible)) for s in shapes if s.tag is None]
-    tagged = [(s.name, s.tag, _encoder(s, flexible)) for s in shapes if s.tag is not None]
+    shapes = [shape_of(field) for field in dataclasses.fields(schema)]
+    plain = [(s.name, s.default, field_encoder(s, flexible)) for s in shapes if s.tag is None]
+    tagged = [(s.name, s.tag, field_encoder(s, flexible)) for s in shapes if s.tag is not None]
 
     def encode(out: bytearray, message: Message) -> None:
         for name, default, write in plain:
@@ -279,19 +279,31 @@ def _entity_encoder(schema: Any) -> Encoder:  # noqa: ANN401
             if value is dataclasses.MISSING:
                 raise KeyError(f"{schema.__name__}.{name}")
             write(out, value)
-        if flexible:
-            tags: dict[int, bytes] = dict(message.get(TAGS, {}))
-            for name, tag, write in tagged:
-                if name in message:
-                    encoded = bytearray()
-                    write(encoded, message[name])
-                    tags[tag] = bytes(encoded)
-            _append_tags(out, tags)
+        if flexible and (tagged or TAGS in message):
+            append_tags(out, tags_of(message, tagged))
+        elif flexible:
+            out.append(0)
 
     return encode
 
 
-def _append_tags(out: bytearray, tags: Mapping[int, bytes]) -> None:
+def tags_of(
+    message: Message, tagged: typing.Iterable[tuple[str, int, Encoder]]
+) -> Mapping[int, bytes]:
+    """Return the tagged fields of a message, encoded, by their tags.
+
+    ``tagged`` are those that its layout has. Others are under ``TAGS``.
+    """
+    tags: dict[int, bytes] = dict(message.get(TAGS, {}))
+    for name, tag, write in tagged:
+        if name in message:
+            encoded = bytearray()
+            write(encoded, message[name])
+            tags[tag] = bytes(encoded)
+    return tags
+
+
+def append_tags(out: bytearray, tags: Mapping[int, bytes]) -> None:
     append_uvarint(out, len(tags))
     for tag in sorted(tags):
         append_uvarint(out, tag)
@@ -299,8 +311,8 @@ def _append_tags(out: bytearray, tags: Mapping[int, bytes]) -> None:
         out += tags[tag]
 
 
-def _encoder(shape: _Shape, flexible: bool) -> Encoder:
-    element = _element_encoder(shape, flexible)
+def field_encoder(shape: Shape, flexible: bool) -> Encoder:
+    element = element_encoder(shape, flexible)
     if not shape.is_array:
         return _optional_encoder(element) if shape.nested and shape.nullable else element
 
@@ -308,7 +320,7 @@ def _encoder(shape: _Shape, flexible: bool) -> Encoder:
         if isinstance(values, Encoded):
             out += values
             return
-        _append_length(out, None if values is None else len(values), flexible, ">i")
+        append_length(out, None if values is None else len(values), flexible, ">i")
         for value in values or ():
             element(out, value)
 
@@ -324,9 +336,9 @@ def _optional_encoder(element: Encoder) -> Encoder:
     return encode
 
 
-def _element_encoder(shape: _Shape, flexible: bool) -> Encoder:
+def element_encoder(shape: Shape, flexible: bool) -> Encoder:
     if shape.nested is not None:
-        return _entity_encoder(shape.nested)
+        return entity_encoder(shape.nested)
     if shape.kafka_type in _FIXED:
         pack = struct.Struct(_FIXED[shape.kafka_type][1]).pack
         return lambda out, value: out.extend(pack(value))
@@ -336,13 +348,13 @@ def _element_encoder(shape: _Shape, flexible: bool) -> Encoder:
 
     def encode(out: bytearray, value: str | bytes | None) -> None:
         raw = value.encode() if isinstance(value, str) else value
-        _append_length(out, None if raw is None else len(raw), flexible, legacy_length)
+        append_length(out, None if raw is None else len(raw), flexible, legacy_length)
         out += raw or b""
 
     return encode
 
 
-def _append_length(out: bytearray, length: int | None, flexible: bool, legacy: str) -> None:
+def append_length(out: bytearray, length: int | None, flexible: bool, legacy: str) -> None:
     if flexible:
         append_uvarint(out, 0 if length is None else length + 1)
     else:

@@ -1,21 +1,23 @@
 """Kafka's primitive types. They are read with every length checked, and appended to responses.
 
-Nothing here allocates memory by a number from the wire. An array may not announce more elements
-than the frame has bytes left, and one request may not have more than ``MAX_ELEMENTS`` in all.
+Nothing here allocates memory by a number from the wire, or works in proportion to one. An array may
+not announce more elements than the frame has bytes left, and a request may not have more elements
+in all than its reader allows. Tagged fields count as elements, because they cost as much.
 """
 
 import struct
-from typing import Final, TypeAlias
+from collections.abc import Generator
+from typing import Final, TypeAlias, TypeVar
 from uuid import UUID
 
 MAX_ELEMENTS: Final = 1 << 20
-"""The most array elements of one request. A frame of empty strings must not become gigabytes of
-objects.
+"""The most elements of one request, where no lower limit is given. A frame of empty strings must
+not become gigabytes of objects.
 """
 
-MAX_TAGGED_FIELDS: Final = 1 << 16
-"""The most tagged fields of one request. Clients send a handful; two bytes make one, so a frame of
-them would otherwise keep the event loop busy for seconds.
+MAX_TAGGED_FIELDS: Final = 32
+"""The most tagged fields at one place of a request. Clients send a handful. They are skipped
+without a break, so there must not be many.
 """
 
 TEXT_BYTES_MAX: Final = 0x7FFF
@@ -42,27 +44,57 @@ The list is empty if the client expects no response (acks=0).
 """
 
 
+T = TypeVar("T")
+
+Steps: TypeAlias = Generator[None, None, T]
+"""Work in steps, whose result is a ``T``. Between two steps others may have a turn."""
+
+ELEMENTS_IN_A_STEP: Final = 64
+
+
+def at_once(steps: Steps[T]) -> T:
+    """Carry out all steps without a break, and return the result."""
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
 class MalformedRequest(Exception):
     """The bytes from a client are not a Kafka request. The message says what is wrong, with the
     value.
     """
 
 
+class TooManyElements(MalformedRequest):
+    """A request has more elements, or more tagged fields, than its reader allows."""
+
+
 class Cursor:
     """Reads forward through one frame.
+
+    ``elements`` counts the array elements and tagged fields that were announced so far, at most
+    ``elements_max``.
 
     Raises:
         MalformedRequest: from every method, if the frame ends early or a length is invalid.
     """
 
-    __slots__ = ("_elements", "_end", "_tagged_fields", "_view", "offset")
+    __slots__ = ("_end", "_view", "elements", "elements_max", "offset")
 
-    def __init__(self, view: memoryview, offset: int = 0) -> None:
+    def __init__(self, view: memoryview, offset: int = 0, elements_max: int = MAX_ELEMENTS) -> None:
         self._view = view
         self._end = len(view)
-        self._elements = 0
-        self._tagged_fields = 0
+        self.elements_max = elements_max
+        self.elements = 0
         self.offset = offset
+
+    @property
+    def size(self) -> int:
+        """The size of the whole frame."""
+        return self._end
 
     def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
         """Read several fixed-width fields at once, for hot paths."""
@@ -150,9 +182,9 @@ class Cursor:
                 f"array of {length} elements at byte {self.offset}, but only "
                 f"{self._end - self.offset} bytes follow"
             )
-        self._elements += length
-        if self._elements > MAX_ELEMENTS:
-            raise MalformedRequest(f"more than {MAX_ELEMENTS} array elements in one request")
+        self.elements += length
+        if self.elements > self.elements_max:
+            raise self._too_many()
         return length
 
     def skip_tagged_fields(self) -> None:
@@ -161,9 +193,11 @@ class Cursor:
             self.offset = offset + 1
             return
         count = self.uvarint()
-        self._tagged_fields += count
-        if self._tagged_fields > MAX_TAGGED_FIELDS:
-            raise MalformedRequest(f"more than {MAX_TAGGED_FIELDS} tagged fields in one request")
+        if count > MAX_TAGGED_FIELDS:
+            raise TooManyElements(f"more than {MAX_TAGGED_FIELDS} tagged fields at one place")
+        self.elements += count
+        if self.elements > self.elements_max:
+            raise self._too_many()
         for _ in range(count):
             self.uvarint()
             self.slice(self.uvarint())
@@ -175,6 +209,12 @@ class Cursor:
             raise self._too_short(length)
         self.offset = end
         return start
+
+    def _too_many(self) -> TooManyElements:
+        return TooManyElements(
+            f"{self.elements} or more array elements and tagged fields in one request: at most "
+            f"{self.elements_max}"
+        )
 
     def _too_short(self, length: int) -> MalformedRequest:
         return MalformedRequest(

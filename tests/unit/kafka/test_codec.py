@@ -17,7 +17,9 @@ from quorate.broker.kafka.wire.primitives import (
     MAX_TAGGED_FIELDS,
     Cursor,
     MalformedRequest,
+    TooManyElements,
     append_uvarint,
+    at_once,
 )
 from tests.support.kafka_wire import read_answer, request_body
 
@@ -362,8 +364,12 @@ def matches(expected: Any, decoded: Any) -> bool:  # noqa: ANN401
 def test_what_kio_writes_is_read_back(key: int, version: int) -> None:
     data = request_body(key, version, REQUESTS[key])
     cursor = Cursor(memoryview(data))
-    assert matches(REQUESTS[key], APIS[key].decode_body(version, cursor))
+    decoded = APIS[key].decode_body(version, cursor)
+    assert matches(REQUESTS[key], decoded)
     assert cursor.offset == len(data)
+    in_steps = Cursor(memoryview(data))
+    assert at_once(APIS[key].decode_body_in_steps(version, in_steps)) == decoded
+    assert (in_steps.offset, in_steps.elements) == (cursor.offset, cursor.elements)
 
 
 @pytest.mark.parametrize(("key", "version"), BY_SCHEMA)
@@ -438,10 +444,23 @@ def test_more_elements_than_any_request_needs_are_refused() -> None:
 
 def test_more_tagged_fields_than_any_request_needs_are_refused() -> None:
     """ApiVersions 3: two names, then the tagged fields, each a tag and no bytes."""
-    allowed = b"\2a\2a\x80\x80\4" + b"\0\0" * MAX_TAGGED_FIELDS
-    body_of(18, 3, allowed)
-    with pytest.raises(MalformedRequest, match="tagged fields"):
-        body_of(18, 3, b"\2a\2a\x81\x80\4" + b"\0\0" * (MAX_TAGGED_FIELDS + 1))
+    names = b"\2a\2a"
+    body_of(18, 3, names + bytes([MAX_TAGGED_FIELDS]) + b"\0\0" * MAX_TAGGED_FIELDS)
+    for count, prefix in ((MAX_TAGGED_FIELDS + 1, b"\x21"), (5 << 20, b"\x80\x80\xc0\2")):
+        with pytest.raises(TooManyElements, match="tagged fields"):
+            body_of(18, 3, names + prefix + b"\0\0" * count)
+
+
+def test_issue_17_tagged_fields_count_as_elements() -> None:
+    """They cost as much. DescribeGroups 5: an array of names, a flag, then the tagged fields."""
+    data = b"\3\2a\2b\0" + b"\4" + b"\0\0" * 4
+    for elements, is_enough in ((6, True), (5, False)):
+        cursor = Cursor(memoryview(data), elements_max=elements)
+        if is_enough:
+            APIS[15].decode_body(5, cursor)
+        else:
+            with pytest.raises(TooManyElements, match="at most 5"):
+                APIS[15].decode_body(5, cursor)
 
 
 def test_null_where_it_is_not_allowed_is_refused() -> None:

@@ -174,7 +174,7 @@ async def test_f3_descriptions_say_where_a_value_comes_from(
     assert (hidden.value, hidden.is_sensitive) == (None, True)
     if version >= 3:
         assert (told.config_type, told.documentation) == (3, "why")
-    (request,) = inside.configs.asked
+    *_, request = inside.configs.asked
     assert [(one.entity_type, list(one.keys)) for one in request.entities] == [("topic", ["k"])]
     assert request.include_synonyms
     assert request.include_documentation is (version >= 3)

@@ -8,8 +8,9 @@ from quorate.broker.common.errors import KafkaError
 from quorate.broker.kafka.api_table import api_table
 from quorate.broker.kafka.api_versions import API_VERSIONS_KEY
 from quorate.broker.kafka.connection.request_dispatcher import RequestDispatcher, frame_response
+from quorate.broker.kafka.connection.request_work import RequestWork
 from quorate.broker.kafka.connection.requests import Api, ClientSession, CloseConnection
-from quorate.broker.kafka.wire.primitives import Buffers, MalformedRequest
+from quorate.broker.kafka.wire.primitives import Buffers, Cursor, MalformedRequest, Steps
 from quorate_proto.v1 import errors_pb2
 from tests.support.kafka_fakes import FakeBrokerInside
 from tests.support.kafka_wire import read_answer, request_frame
@@ -92,6 +93,11 @@ def test_a_bad_header_is_malformed(inside: FakeBrokerInside, frame: bytes, told:
         decoder(inside).decode(view(frame), ClientSession("h"))
 
 
+def nothing(version: int, cursor: Cursor) -> Steps[None]:
+    """Decode a request without a body."""
+    yield from ()
+
+
 def failing(key: int, version: int) -> Api:
     async def handle(*_: object) -> Buffers:
         raise KafkaError(errors_pb2.NOT_CONTROLLER, "ask broker 2")
@@ -102,7 +108,8 @@ def failing(key: int, version: int) -> Api:
         max_version=version,
         first_flexible_version=0,
         handle=handle,
-        decode=lambda version, cursor: None,
+        work=RequestWork(elements_max=0),
+        decode=nothing,
     )
 
 
