@@ -6,11 +6,14 @@ the broker holds beyond what it held before anyone came, at most; ``bound`` is w
 for requests and answers together.
 """
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -56,22 +59,31 @@ class PeakMemory:
     """The most memory a process held that is not of its files: heaps, and mappings of no file."""
 
     def __init__(self, pid: int) -> None:
+        self._pid = pid
         self._status = Path(f"/proc/{pid}/status")
         self.peak_mb = self.now_mb()
 
     def now_mb(self) -> float:
+        """What it holds; nothing once it has ended."""
+        if not self._status.exists():
+            return 0.0
         fields = dict(line.split(":", 1) for line in self._status.read_text().splitlines())
-        kilobytes = sum(int(fields[name].split()[0]) for name in ("RssAnon", "RssShmem"))
+        counted = [fields[name] for name in ("RssAnon", "RssShmem") if name in fields]
+        kilobytes = sum(int(value.split()[0]) for value in counted)
         return kilobytes * 1024 / 1e6
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Look often while this is open."""
+    def watched(self, at_most_mb: float = inf) -> Iterator[None]:
+        """Look often while this is open; kill the process if it holds more than ``at_most_mb``."""
         over = threading.Event()
 
         def look() -> None:
             while not over.wait(MEMORY_EVERY_S):
-                self.peak_mb = max(self.peak_mb, self.now_mb())
+                now_mb = self.now_mb()
+                self.peak_mb = max(self.peak_mb, now_mb)
+                if now_mb > at_most_mb:
+                    os.kill(self._pid, signal.SIGKILL)
+                    return
 
         thread = threading.Thread(target=look)
         thread.start()

@@ -1,0 +1,29 @@
+"""The worst requests of every API do not keep others waiting: ``bench/hostile.py``, in parts."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.hostile import main
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+SLOW_MACHINE = ("--p99-ms", "3000", "--max-ms", "5000")
+
+
+def test_requests_that_are_refused_at_once_harm_nobody(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.json"
+    words = ["--quick", "--api", "describe_cluster", "--seed", "1", "--json", str(figures)]
+    assert main([*words, "--at-most", "20", *SLOW_MACHINE]) == 0
+    cases = json.loads(figures.read_text())["cases"]
+    assert len(cases) == 20
+    assert all(case["session kept"] and not case["faults"] for case in cases)
+    assert {case["outcome"] for case in cases} >= {"INVALID_REQUEST"}
+
+
+def test_what_exceeds_a_limit_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--case", "describe_cluster/1/tags:large/10m/nobody", *SLOW_MACHINE]
+    assert main(words) == 0
+    assert main([*words, "--p99-ms", "0.001"]) == 1
+    assert "tags:large" in capsys.readouterr().out
