@@ -22,6 +22,7 @@ from quorate.broker.environment import ProcessEnvironment
 from quorate.broker.rpc.grpc_listener import Certificates, GrpcRefusals, read_certificates
 from quorate.broker.security.config_file import load_config
 from quorate.common.configuration import LOG_LEVEL, ConfigError, Configuration
+from quorate.common.escaping import escaped_lines, log_to_stderr
 from quorate.common.files.data_folder import DataFolderError
 from quorate.common.files.open_files import allow_many_files
 from quorate.common.invariants import BrokenInvariant
@@ -62,15 +63,11 @@ def run(config_path: Path, overrides: Mapping[str, object]) -> int:
         config = load_config(config_path, overrides)
         certificates = read_certificates(config)
     except ConfigError as error:
-        sys.stderr.write(f"broker: {error}\n")
+        sys.stderr.write(escaped_lines(f"broker: {error}\n"))
         return EXIT_CONFIG
     refusals = GrpcRefusals()
     refusals.listen_for_handshakes()
-    logging.basicConfig(
-        level=config[LOG_LEVEL],
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    log_to_stderr(config[LOG_LEVEL])
     keep_freed_memory()
     allow_many_files(OPEN_FILES)
     sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
@@ -94,7 +91,7 @@ async def _serve(config: Configuration, certificates: Certificates, refusals: Gr
         broker = starting.result()
     except _NAMED_FAILURES as error:
         stop_asked.cancel()
-        sys.stderr.write(f"broker {config[BROKER_ID]}: {error}\n")
+        sys.stderr.write(escaped_lines(f"broker {config[BROKER_ID]}: {error}\n"))
         return EXIT_FAILED
     # What is loaded stays, and a look at all replicas takes long: at Python's default, creating
     # thousands of them stops the event loop for more than that again and again.
@@ -110,5 +107,5 @@ async def _serve(config: Configuration, certificates: Certificates, refusals: Gr
         failing.cancel()
         return EXIT_OK
     stop_asked.cancel()
-    sys.stderr.write(f"broker {config[BROKER_ID]}: {failing.result()}\n")
+    sys.stderr.write(escaped_lines(f"broker {config[BROKER_ID]}: {failing.result()}\n"))
     return EXIT_FAILED

@@ -15,6 +15,7 @@ import msgspec
 import uvloop
 
 from quorate.common.configuration import LOG_LEVEL, ConfigError
+from quorate.common.escaping import escaped_lines, log_to_stderr
 from quorate.common.files.data_folder import (
     IDENTITY_FILE,
     REPLACE,
@@ -137,17 +138,14 @@ def _run_in_folder(
 ) -> int:
     refusals = RefusalLog("gRPC port")
     divert_grpc_log({config.own.grpc.port: refusals})
-    logging.basicConfig(
-        level=config.values[LOG_LEVEL],
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    log_to_stderr(config.values[LOG_LEVEL])
     sys.setswitchinterval(_THREAD_SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(config, directory_id, security, refusals))
 
 
 def _complain(error: Exception, code: int) -> int:
-    sys.stderr.write(f"quorate quorum voter: {error}\n")
+    sys.stderr.write(escaped_lines(f"quorate quorum voter: {error}\n"))
     return code
 
 

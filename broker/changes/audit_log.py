@@ -48,9 +48,8 @@ class AuditLog:
     async def keep(self, entries: Sequence[AuditEntry]) -> None:
         """Write entries. Return once they are in the file, or are known not to be."""
         now = datetime.fromtimestamp(self._clock_s(), UTC).isoformat(timespec="milliseconds")
-        lines = "".join(
-            f"{json.dumps({'timestamp': now, **entry})}\n" for entry in entries
-        ).encode()
+        text = "".join(f"{json.dumps({'timestamp': now, **entry})}\n" for entry in entries)
+        lines = text.replace("\x7f", "\\u007f").encode()  # The one that JSON does not escape.
         kept = asyncio.get_running_loop().create_future()
         self._waiting.append((lines, kept))
         if self._writing is None:

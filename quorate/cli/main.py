@@ -5,12 +5,15 @@ reader of our output went away.
 """
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
 from typing import Final
 
 import click
+
+from quorate.cli.output import echo, echo_lines
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "up": ("quorate.cli.cluster.up_command:up", "Start a local cluster of real processes."),
@@ -186,14 +189,16 @@ def run(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        echo_lines(shown.getvalue().removesuffix("\n"), err=True)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         return EXIT_INTERRUPTED
     except Ended as ended:
         return ended.code
     except expected_errors() as error:
-        click.echo(f"quorate: {_advised(error)}", err=True)
+        echo(f"quorate: {_advised(error)}", err=True)
         return EXIT_ERROR
 
 

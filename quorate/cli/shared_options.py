@@ -1,11 +1,12 @@
 """The options that all commands share, and how their values are used."""
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
+
+from quorate.cli.output import echo_json
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -210,4 +211,4 @@ def key_values(pairs: tuple[str, ...], option: str) -> dict[str, str]:
 
 
 def print_json(value: object) -> None:
-    click.echo(json.dumps(value, indent=2))
+    echo_json(value, indent=2)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from quorate.cli.output import echo
 from quorate.cli.shared_options import json_option, print_json
 
 
@@ -29,7 +30,7 @@ def spark(as_json: bool) -> None:
         print_json(settings)
         return
     for name, value in settings.items():
-        click.echo(f"export {name}={shlex.quote(value)}")
+        echo(f"export {name}={shlex.quote(value)}")
 
 
 def spark_settings() -> dict[str, str]:

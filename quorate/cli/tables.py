@@ -2,10 +2,15 @@
 
 from collections.abc import Sequence
 
+from quorate.common.escaping import escaped
+
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return the rows under their heads; columns that hold only numbers are aligned to the
-    right."""
+    """Return the rows under their heads; columns that hold only numbers are aligned to the right.
+
+    Control characters in cells are escaped, so that a cell is neither more nor less than a cell.
+    """
+    rows = [[escaped(text) for text in row] for row in rows]
     columns = list(zip(heads, *rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
     are_numbers = [all(_is_number(text) for text in column[1:]) for column in columns]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from quorate.cli.admin_session import open_admin
+from quorate.cli.output import echo
 from quorate.cli.shared_options import (
     Command,
     admin_options,
@@ -174,10 +175,10 @@ def _found(admin: "AdminClient", filters: "Iterable[AclFilter]") -> "list[AclBin
 
 def _show(heading: str, bindings: "Iterable[AclBinding]") -> None:
     for resource, entries in groupby(sorted(bindings, key=_resource), key=_resource):
-        click.echo(f"{heading} for resource `{resource}`: ")
+        echo(f"{heading} for resource `{resource}`: ")
         for one in entries:
-            click.echo(f" \t{_entry(one)}")
-        click.echo()
+            echo(f" \t{_entry(one)}")
+        echo()
 
 
 def _resource(one: "AclBinding | AclFilter") -> str:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from quorate.cli.output import echo
 from quorate.cli.shared_options import json_option, print_json
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def _report(authority: "CertificateAuthority", made: dict[str, bool], as_json: b
             }
         )
         return
-    click.echo(f"authority  {authority.truststore}")
+    echo(f"authority  {authority.truststore}")
     for name, new in made.items():
         state = "" if new else "  (kept; --renew makes a new one)"
-        click.echo(f"{name:<10} {authority.folder / f'{name}.pem'}{state}")
+        echo(f"{name:<10} {authority.folder / f'{name}.pem'}{state}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from quorate.cli.admin_session import open_admin
+from quorate.cli.output import echo
 from quorate.cli.shared_options import admin_options, json_option, print_json, timeout_option
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def create(
     if as_json:
         print_json(_readable(token))
         return
-    click.echo(f"Created delegation token with tokenId : {token.token_id}")
+    echo(f"Created delegation token with tokenId : {token.token_id}")
     _print_table([token])
 
 
@@ -211,7 +212,7 @@ def describe(
     if as_json:
         print_json([_readable(token) for token in found])
         return
-    click.echo(f"Total number of tokens : {len(found)}")
+    echo(f"Total number of tokens : {len(found)}")
     _print_table(found)
 
 
@@ -229,7 +230,7 @@ def _print_table(found: "Sequence[DelegationToken]") -> None:
     rows = [tuple(name for name, _ in _COLUMNS)] + [_row(token) for token in found]
     for row in rows:
         cells = [cell.ljust(width) for cell, (_, width) in zip(row, _COLUMNS, strict=True)]
-        click.echo(" ".join(cells).rstrip())
+        echo(" ".join(cells).rstrip())
 
 
 def _row(token: "DelegationToken") -> tuple[str, ...]:
@@ -253,7 +254,7 @@ def _print_expiry(operation: str, expiry_ms: int, *, as_json: bool) -> None:
     if as_json:
         print_json({"expiry_ms": expiry_ms})
     else:
-        click.echo(f"Completed {operation} operation. New expiry date : {_date(expiry_ms)}")
+        echo(f"Completed {operation} operation. New expiry date : {_date(expiry_ms)}")
 
 
 def _readable(token: "DelegationToken") -> dict[str, Any]:

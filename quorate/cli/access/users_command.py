@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from quorate.cli.admin_session import open_admin
+from quorate.cli.output import echo
 from quorate.cli.shared_options import admin_options, json_option, print_json, timeout_option
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def add(
                 f"there is a user {name!r} already: change it with `quorate users alter {name}`"
             )
         _set(admin, _upsertions(name, mechanisms or _MECHANISMS, iterations, password_file))
-    click.echo(f"Added user {name!r}")
+    echo(f"Added user {name!r}")
 
 
 @users.command()
@@ -112,7 +113,7 @@ def alter(
     with open_admin(bootstrap_server, data, timeout_ms) as admin:
         known = _known(admin, name)
         _set(admin, _upsertions(name, mechanisms or tuple(known), iterations, password_file))
-    click.echo(f"Changed the password of user {name!r}")
+    echo(f"Changed the password of user {name!r}")
 
 
 @users.command()
@@ -140,7 +141,7 @@ def delete(
         deletions = [ScramDeletion(user=name, mechanism=one) for one in gone]
         for result in admin.alter_user_scram_credentials(deletions):
             result.raise_for_error()
-    click.echo(f"Deleted {', '.join(gone)} of user {name!r}")
+    echo(f"Deleted {', '.join(gone)} of user {name!r}")
 
 
 @users.command(name="list")
@@ -222,4 +223,4 @@ def _show(found: "list[ScramUser]", *, as_json: bool) -> None:
         return
     for user in found:
         how = ", ".join(f"{one} ({count} iterations)" for one, count in user.iterations.items())
-        click.echo(f"{user.user}  {how}")
+        echo(f"{user.user}  {how}")

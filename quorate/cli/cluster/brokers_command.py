@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from quorate.cli.admin_session import open_admin
+from quorate.cli.output import echo, echo_lines
 from quorate.cli.shared_options import admin_options, json_option, print_json, timeout_option
 
 
@@ -56,9 +57,7 @@ def list_(bootstrap_server: str | None, data: Path | None, timeout_ms: int, as_j
     for row in rows:
         rack = f", rack {row['rack']}" if row["rack"] else ""
         where = f"{row['kafka']}{rack}" if row["live"] else "away"
-        click.echo(
-            f"broker {row['id']:<4} {where}: leads {row['leaders']} of {row['replicas']} replicas"
-        )
+        echo(f"broker {row['id']:<4} {where}: leads {row['leaders']} of {row['replicas']} replicas")
 
 
 @brokers.command()
@@ -97,14 +96,14 @@ def decommission(
 
     with open_admin(bootstrap_server, data) as admin:
         if dry_run:
-            click.echo(plan_text(next_pass(admin, broker_id).plan))
+            echo_lines(plan_text(next_pass(admin, broker_id).plan))
             return
         moved = 0
         for progress in empty_broker(admin, broker_id, throttle, timeout_ms):
             moved = progress.moved
             if not as_json:
-                click.echo(progress.text)
+                echo(progress.text)
     if as_json:
         print_json({"broker_id": broker_id, "moved": moved})
     else:
-        click.echo(f"Broker {broker_id} holds no replica any more: it may stop.")
+        echo(f"Broker {broker_id} holds no replica any more: it may stop.")

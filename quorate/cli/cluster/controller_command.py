@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from quorate.cli.admin_session import open_admin
+from quorate.cli.output import echo
 from quorate.cli.shared_options import admin_options, json_option, print_json, timeout_option
 
 if TYPE_CHECKING:
@@ -106,8 +107,6 @@ def _show(status: "ClusterStatus", *, as_json: bool) -> None:
             {"controller_id": status.controller_id, "controller_epoch": status.controller_epoch}
         )
     elif status.controller_id < 0:
-        click.echo("no broker is the controller at the moment")
+        echo("no broker is the controller at the moment")
     else:
-        click.echo(
-            f"broker {status.controller_id} is the controller, epoch {status.controller_epoch}"
-        )
+        echo(f"broker {status.controller_id} is the controller, epoch {status.controller_epoch}")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from quorate.cli.output import echo
 from quorate.cli.shared_options import DEFAULT_DATA, json_option, print_json
 
 
@@ -36,10 +37,10 @@ def down(data: Path, as_json: bool) -> None:
     if as_json:
         print_json({"stopped": [str(node) for node in stopped]})
     elif stopped:
-        click.echo(f"stopped {len(stopped)} processes in {time.monotonic() - begin:.1f} s")
+        echo(f"stopped {len(stopped)} processes in {time.monotonic() - begin:.1f} s")
     else:
-        click.echo(f"nothing is running in {data}")
+        echo(f"nothing is running in {data}")
 
 
 def _say(message: str) -> None:
-    click.echo(message, err=True)
+    echo(message, err=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from quorate.cli.admin_session import open_admin
+from quorate.cli.output import echo
 from quorate.cli.shared_options import admin_options, json_option, print_json, timeout_option
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def describe(
         print_json([asdict(feature) for feature in found])
         return
     for feature in found:
-        click.echo(
+        echo(
             f"{feature.name}  level {feature.level}, brokers understand up to {feature.newest}: "
             f"{feature.meaning}"
         )
@@ -129,6 +130,6 @@ def _show(results: "list[FeatureResult]", *, as_json: bool, dry_run: bool) -> No
         would = "could be at" if dry_run else "is at"
         for result in results:
             if result.ok:
-                click.echo(f"{result.name} {would} level {result.level}")
+                echo(f"{result.name} {would} level {result.level}")
     for result in results:
         result.raise_for_error()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from quorate.cli.admin_session import open_admin
+from quorate.cli.output import echo
 from quorate.cli.shared_options import admin_options, json_option, print_json, timeout_option
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def _show_metrics(metrics: "list[Metric]", *, as_json: bool) -> None:
     for one in metrics:
         tags = ", ".join(f"{key}={value}" for key, value in sorted(one.tags.items()) if value)
         whose = f"{{{tags}}}" if tags else ""
-        click.echo(f"broker {one.broker_id:<4} {one.group} {one.name}{whose} {one.value:g}")
+        echo(f"broker {one.broker_id:<4} {one.group} {one.name}{whose} {one.value:g}")
 
 
 def as_document(status: "ClusterStatus") -> dict[str, Any]:
@@ -57,33 +58,33 @@ def as_document(status: "ClusterStatus") -> dict[str, Any]:
 
 def _show(status: "ClusterStatus") -> None:
     controller = "none" if status.controller_id < 0 else f"broker {status.controller_id}"
-    click.echo(f"cluster     {status.cluster_id}")
+    echo(f"cluster     {status.cluster_id}")
     if not status.features:
         # Every cluster has features. None are told to a client without DESCRIBE on the cluster,
         # and neither is the rest.
-        click.echo(f"controller  {controller}")
+        echo(f"controller  {controller}")
         _show_brokers(status)
-        click.echo("the rest is told to those only who are allowed to DESCRIBE the cluster")
+        echo("the rest is told to those only who are allowed to DESCRIBE the cluster")
         return
     leader = f"voter {status.quorum_leader}" if status.quorum_leader else "unknown"
-    click.echo(f"controller  {controller} (epoch {status.controller_epoch})")
-    click.echo(f"quorum      leader {leader}, metadata offset {status.metadata_offset}")
+    echo(f"controller  {controller} (epoch {status.controller_epoch})")
+    echo(f"quorum      leader {leader}, metadata offset {status.metadata_offset}")
     _show_brokers(status)
-    click.echo(f"topics      {status.topics}, with {status.partitions} partitions")
+    echo(f"topics      {status.topics}, with {status.partitions} partitions")
     levels = ", ".join(f"{feature.name} {feature.level}" for feature in status.features)
-    click.echo(f"features    {levels}")
-    click.echo(f"offline     {_names(status.offline_partitions)}")
-    click.echo(f"under-replicated  {_names(status.under_replicated_partitions)}")
-    click.echo(f"under-min-ISR     {_names(status.under_min_isr_partitions)}")
-    click.echo(f"at-min-ISR        {_names(status.at_min_isr_partitions)}")
+    echo(f"features    {levels}")
+    echo(f"offline     {_names(status.offline_partitions)}")
+    echo(f"under-replicated  {_names(status.under_replicated_partitions)}")
+    echo(f"under-min-ISR     {_names(status.under_min_isr_partitions)}")
+    echo(f"at-min-ISR        {_names(status.at_min_isr_partitions)}")
     for alert in status.alerts:
-        click.echo(f"alert       {alert}")
+        echo(f"alert       {alert}")
 
 
 def _show_brokers(status: "ClusterStatus") -> None:
     for broker in status.brokers:
         rack = f", rack {broker.rack}" if broker.rack else ""
-        click.echo(
+        echo(
             f"broker {broker.id:<4} {broker.kafka} (gRPC {broker.grpc}), epoch {broker.epoch}{rack}"
         )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from quorate.cli.output import echo
 from quorate.cli.shared_options import DEFAULT_DATA, json_option, print_json
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def _refuse_other_shape(
 
 
 def _say(message: str) -> None:
-    click.echo(message, err=True)
+    echo(message, err=True)
 
 
 def _report(
@@ -155,8 +156,8 @@ def _report(
     if as_json:
         print_json(read_state(cluster.folder))
         return
-    click.echo(f"up in {seconds:.1f} s. Kafka clients connect to {cluster.bootstrap}")
-    click.echo(f"stop it with: quorate down --data {data}" if detach else "Ctrl-C stops it.")
+    echo(f"up in {seconds:.1f} s. Kafka clients connect to {cluster.bootstrap}")
+    echo(f"stop it with: quorate down --data {data}" if detach else "Ctrl-C stops it.")
 
 
 def _watch(cluster: "LocalCluster") -> None:

@@ -14,6 +14,7 @@ import click
 
 from quorate.cli.admin_session import open_admin
 from quorate.cli.configs.kinds.config_kind import DEFAULT, ConfigKind, Entity
+from quorate.cli.output import echo
 from quorate.cli.shared_options import admin_options, json_option, print_json, timeout_option
 
 TIMEOUT_MS: Final = 30_000
@@ -148,7 +149,7 @@ def configs(
             }
         )
     else:
-        click.echo(done)
+        echo(done)
 
 
 def _without_passwords(added: Mapping[str, str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from quorate.cli.output import echo, echo_lines
 from quorate.cli.shared_options import (
     cluster_options,
     json_option,
@@ -65,7 +66,7 @@ def list_(
     if as_json:
         print_json([{"group": name, "state": is_} for name, is_ in shown])
     else:
-        click.echo(table(("group", "state"), shown) if shown else "no groups")
+        echo_lines(table(("group", "state"), shown) if shown else "no groups")
 
 
 @groups.command()
@@ -108,7 +109,7 @@ def describe(
             }
         )
         return
-    click.echo(
+    echo(
         f"{group}: {described.state.name.lower()}, {len(described.members)} members, "
         f"coordinator broker {described.coordinator.id}, lag {lag:,}"
     )
@@ -126,7 +127,7 @@ def describe(
             )
             for row in rows
         ]
-        click.echo(table(heads, lines))
+        echo_lines(table(heads, lines))
 
 
 @groups.command()
@@ -151,7 +152,7 @@ def delete(
     admin = _open(bootstrap_server, data, timeout_ms)
     for name in names:
         admin.delete(name)
-        click.echo(f"deleted group {name}")
+        echo(f"deleted group {name}")
 
 
 @groups.command("reset-offsets")
@@ -246,8 +247,8 @@ def reset_offsets(
     rows = [
         (move.topic, str(move.partition), _number(move.before), str(move.after)) for move in planned
     ]
-    click.echo(table(("topic", "partition", "before", "after"), rows))
-    click.echo("nothing was changed (--dry-run)" if dry_run else f"group {group} was reset")
+    echo_lines(table(("topic", "partition", "before", "after"), rows))
+    echo("nothing was changed (--dry-run)" if dry_run else f"group {group} was reset")
 
 
 def _planned(

@@ -18,6 +18,7 @@ from quorate.cli.metadata.metadata_source import (
 )
 from quorate.cli.metadata.metadata_tail import tail
 from quorate.cli.metadata.metadata_write import rm, set_
+from quorate.cli.output import echo, echo_json
 from quorate.cli.shared_options import Command, json_option, key_values, print_json
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def get(where: MetadataAddress, path: str, as_json: bool) -> None:
     value = value_at(asyncio.run(image_now(where)), path)
     if value is None:
         raise click.ClickException(f"nothing is recorded at {path}")
-    click.echo(json.dumps(value, indent=2 if as_json else None))
+    echo_json(value, indent=2 if as_json else None)
 
 
 @metadata.command()
@@ -159,7 +160,7 @@ def _show_tree(image: "Image", path: str, *, as_json: bool) -> None:
         print_json({one: value_at(image, one) for one in walk(image, path)})
         return
     for one in walk(image, path):
-        click.echo(f"{one}  {json.dumps(value_at(image, one))}")
+        echo(f"{one}  {json.dumps(value_at(image, one))}")
 
 
 def _print_all(lines: list[str], *, as_json: bool) -> None:
@@ -167,7 +168,7 @@ def _print_all(lines: list[str], *, as_json: bool) -> None:
         print_json(lines)
     else:
         for line in lines:
-            click.echo(line)
+            echo(line)
 
 
 def _has(value: object, fields: dict[str, str]) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from quorate.cli.metadata.metadata_source import MetadataAddress, image_now, metadata_options, watch
+from quorate.cli.output import echo, echo_json
 from quorate.cli.shared_options import json_option
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ async def _changes(where: MetadataAddress) -> "AsyncIterator[KeyChange]":
             if isinstance(event, SnapshotLoaded):
                 image = event.image
                 if image.offset:
-                    click.echo(f"changes are kept from offset {image.offset + 1} on", err=True)
+                    echo(f"changes are kept from offset {image.offset + 1} on", err=True)
                 continue
             for offset, transaction in event.transactions:
                 image, changes = history_of(image, offset, transaction)
@@ -67,16 +68,16 @@ async def _changes(where: MetadataAddress) -> "AsyncIterator[KeyChange]":
 def _show(change: "KeyChange", *, as_json: bool) -> None:
     old, new = _parsed(change.old), _parsed(change.new)
     if as_json:
-        click.echo(json.dumps({**_head(change), "old": old, "new": new}))
+        echo_json({**_head(change), "old": old, "new": new})
         return
     head = _head(change)
-    click.echo(
+    echo(
         f"{head['offset']}  {head['time'] or 'at an unknown time'}  {change.key}  "
         f"{change.kind}  by {_who(change.author)}"
     )
     for sign, value in (("-", old), ("+", new)):
         if value is not None:
-            click.echo(f"    {sign} {json.dumps(value)}")
+            echo(f"    {sign} {json.dumps(value)}")
 
 
 def _head(change: "KeyChange") -> dict[str, Any]:

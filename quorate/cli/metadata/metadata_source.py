@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from quorate.cli.output import echo
 from quorate.cli.quorum.quorum_address import QuorumAddress, quorum_address_options
 from quorate.cli.shared_options import read_client_options
 
@@ -80,7 +81,7 @@ async def image_now(where: MetadataAddress) -> "Image":
         except TimeoutError:
             why = "the quorum confirms nothing"
         image = await _first_image(where, begin(pb.WatchRequest()))
-    click.echo(f"perhaps outdated, as of offset {image.offset}: {why}", err=True)
+    echo(f"perhaps outdated, as of offset {image.offset}: {why}", err=True)
     return image
 
 

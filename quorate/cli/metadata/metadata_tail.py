@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from quorate.cli.metadata.metadata_source import MetadataAddress, metadata_options, watch
+from quorate.cli.output import echo, echo_json
 from quorate.cli.shared_options import json_option
 
 
@@ -64,7 +65,7 @@ async def _tail(
                 if isinstance(event, SnapshotLoaded):
                     image = event.image
                     if image.offset >= (from_offset or image.offset + 1):
-                        click.echo(f"the log is kept from offset {image.offset + 1} on", err=True)
+                        echo(f"the log is kept from offset {image.offset + 1} on", err=True)
                     continue
                 for offset, transaction in event.transactions:
                     applied = apply(image, offset, transaction)
@@ -84,13 +85,13 @@ async def _tail(
 
 def _show_one(transaction: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(transaction))
+        echo_json(transaction)
         return
     for operation in transaction["operations"]:
         outcome = operation["code"]
         if operation["detail"]:
             outcome += f" ({operation['detail']})"
-        click.echo(f"{transaction['offset']}  {outcome}")
+        echo(f"{transaction['offset']}  {outcome}")
         for record in operation["records"]:
             ((kind, fields),) = record.items()
-            click.echo(f"    {kind} {json.dumps(fields)}")
+            echo(f"    {kind} {json.dumps(fields)}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from quorate.cli.metadata.metadata_source import MetadataAddress, metadata_options, write
+from quorate.cli.output import echo
 
 if TYPE_CHECKING:
     from quorate.metadata_log.image import Image
@@ -58,7 +59,7 @@ def rm(where: MetadataAddress, path: str) -> None:
         if not result.ok:
             raise click.ClickException(result.detail)
         epoch = image.controller_epoch
-    click.echo(f"controller epoch {epoch} is over")
+    echo(f"controller epoch {epoch} is over")
 
 
 @click.command("set")
@@ -99,7 +100,7 @@ def set_(where: MetadataAddress, path: str, value: str) -> None:
         if not result.ok:
             raise click.ClickException(result.detail)
         epoch = image.controller_epoch + 1
-    click.echo(f"broker {to} is the controller, epoch {epoch}")
+    echo(f"broker {to} is the controller, epoch {epoch}")
 
 
 def _require_controller(path: str, done: str) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from quorate.cli.output import echo, echo_lines
 from quorate.cli.pipeline.pipeline_address import (
     PipelineAddress,
     connection_of,
@@ -79,7 +80,7 @@ def list_pipelines(where: PipelineAddress, as_json: bool) -> None:
         print_json([_as_document(one) for one in found])
         return
     rows = [(one.name, _run_of(one), f"{one.rows:,}", one.sink) for one in found]
-    click.echo(table(("PIPELINE", "RUN", "ROWS", "SINK"), rows))
+    echo_lines(table(("PIPELINE", "RUN", "ROWS", "SINK"), rows))
 
 
 @pipeline.command()
@@ -105,12 +106,12 @@ def status(where: PipelineAddress, as_json: bool) -> None:
     if as_json:
         print_json({**_as_document(found), "partitions": [_standing(one) for one in partitions]})
         return
-    click.echo(f"pipeline    {found.name}")
-    click.echo(f"sink        {found.sink}")
-    click.echo(f"run         {_run_of(found)}, epoch {found.run_epoch}")
-    click.echo(f"committed   {_time(found.committed_ms)}, {found.rows:,} rows in all")
+    echo(f"pipeline    {found.name}")
+    echo(f"sink        {found.sink}")
+    echo(f"run         {_run_of(found)}, epoch {found.run_epoch}")
+    echo(f"committed   {_time(found.committed_ms)}, {found.rows:,} rows in all")
     if found.rewound:
-        click.echo("set back    the next run removes the rows behind these offsets")
+        echo("set back    the next run removes the rows behind these offsets")
     rows = [
         (
             one.partition.topic,
@@ -121,7 +122,7 @@ def status(where: PipelineAddress, as_json: bool) -> None:
         )
         for one in partitions
     ]
-    click.echo(table(("TOPIC", "PARTITION", "COMMITTED", "END", "LAG"), rows))
+    echo_lines(table(("TOPIC", "PARTITION", "COMMITTED", "END", "LAG"), rows))
 
 
 @pipeline.command()
@@ -193,9 +194,9 @@ def reset(
         print_json({"name": found.name, "partitions": [one._asdict() for one in changes]})
         return
     rows = [(one.topic, str(one.partition), f"{one.committed:,}", f"{one.to:,}") for one in changes]
-    click.echo(table(("TOPIC", "PARTITION", "COMMITTED", "TO"), rows))
+    echo_lines(table(("TOPIC", "PARTITION", "COMMITTED", "TO"), rows))
     if dry_run:
-        click.echo("nothing was changed (--dry-run)")
+        echo("nothing was changed (--dry-run)")
 
 
 @pipeline.command()
@@ -211,7 +212,7 @@ def delete(where: PipelineAddress) -> None:
     name = require_name(where)
     with open_keeper(where) as admin:
         admin.delete_pipeline(name)
-    click.echo(f"pipeline {name} is forgotten")
+    echo(f"pipeline {name} is forgotten")
 
 
 def _the_one(admin: "AdminClient", name: str) -> "Pipeline":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from quorate.cli.output import echo, echo_lines
 from quorate.cli.pipeline.pipeline_address import config_option, needs_spark, read_file
 from quorate.cli.shared_options import json_option, key_values, print_json
 from quorate.cli.tables import table
@@ -134,7 +135,7 @@ def _show_round(
         return
     shown.append(replace(summary))
     if not as_json:
-        click.echo(f"{name}: {summary.rows:,} rows in {summary.batches} batches so far")
+        echo(f"{name}: {summary.rows:,} rows in {summary.batches} batches so far")
 
 
 def _show_summary(name: str, summary: "RunSummary", elapsed_s: float) -> None:
@@ -143,8 +144,8 @@ def _show_summary(name: str, summary: "RunSummary", elapsed_s: float) -> None:
         for one, (start, end) in sorted(summary.moved.items())
     ]
     if rows:
-        click.echo(table(("TOPIC", "PARTITION", "FROM", "TO", "OFFSETS"), rows))
-    click.echo(
+        echo_lines(table(("TOPIC", "PARTITION", "FROM", "TO", "OFFSETS"), rows))
+    echo(
         f"{name}: {summary.rows:,} rows of {summary.offsets:,} offsets in {summary.batches} "
         f"batches and {summary.files} files, {elapsed_s:.1f} s"
     )
@@ -193,12 +194,12 @@ def _show_plan(config: "PipelineConfig", *, as_json: bool) -> None:
         )
         for one in ranges
     ]
-    click.echo(table(("TOPIC", "PARTITION", "FROM", "TO", "OFFSETS"), rows))
+    echo_lines(table(("TOPIC", "PARTITION", "FROM", "TO", "OFFSETS"), rows))
     total = sum(one.size for one in ranges)
     at_most = config.source.limits.at_most or max(total, 1)
-    click.echo(f"{config.name}: {total:,} offsets in {-(-total // at_most)} batches (--dry-run)")
+    echo(f"{config.name}: {total:,} offsets in {-(-total // at_most)} batches (--dry-run)")
     if state is not None and state.rewound:
-        click.echo("it was set back: rows behind these offsets are removed first")
+        echo("it was set back: rows behind these offsets are removed first")
 
 
 def _range(one: "PlannedRange") -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from quorate.cli.output import echo
 from quorate.cli.quorum.quorum_address import QuorumAddress, quorum_address_options
 from quorate.cli.shared_options import json_option, print_json, timeout_option
 
@@ -136,7 +137,7 @@ def restore(snapshot: Path, config: Path, as_json: bool) -> None:
         )
         return
     _show(snapshot, made.backup, snapshot.stat().st_size, as_json=False)
-    click.echo(
+    echo(
         f"restored    into {made.folder} for voter {loaded.voter_id}, alone in its quorum, "
         f"from offset {made.position.last_index} on"
     )
@@ -147,15 +148,15 @@ def _show(path: Path, backup: "Backup", size: int, *, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    click.echo(f"backup      {path} ({size} bytes), whole, every checksum right")
-    click.echo(f"cluster     {found['cluster_id']}")
-    click.echo(f"taken       {_utc(found['taken_at_ms'])} from {found['source']}")
-    click.echo(f"position    metadata offset {found['offset']}, term {found['term']}")
+    echo(f"backup      {path} ({size} bytes), whole, every checksum right")
+    echo(f"cluster     {found['cluster_id']}")
+    echo(f"taken       {_utc(found['taken_at_ms'])} from {found['source']}")
+    echo(f"position    metadata offset {found['offset']}, term {found['term']}")
     voters = ", ".join(map(str, found["voters"])) or "those of the configuration"
-    click.echo(f"voters      {voters}")
-    click.echo(f"topics      {found['topics']}, with {found['partitions']} partitions")
+    echo(f"voters      {voters}")
+    echo(f"topics      {found['topics']}, with {found['partitions']} partitions")
     brokers = ", ".join(map(str, found["brokers"])) or "none"
-    click.echo(f"sessions    {found['sessions']}; brokers registered: {brokers}")
+    echo(f"sessions    {found['sessions']}; brokers registered: {brokers}")
 
 
 def _contents(path: Path, backup: "Backup", size: int) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from quorate.cli.output import echo
 from quorate.cli.quorum.quorum_address import QuorumAddress, quorum_address_options
 from quorate.cli.shared_options import json_option, print_json, timeout_option
 
@@ -79,7 +80,7 @@ def add_voter(
         nonlocal said
         if progress.detail != said:
             said = progress.detail
-            click.echo(f"voter {new[0].voter_id}: {said}", err=True)
+            echo(f"voter {new[0].voter_id}: {said}", err=True)
 
     _run(
         where,
@@ -164,14 +165,14 @@ def _run(
 
 
 def _waits(why: str) -> None:
-    click.echo(f"not yet, trying again: {why}", err=True)
+    echo(f"not yet, trying again: {why}", err=True)
 
 
 def _done(document: dict[str, Any], text: str, *, as_json: bool) -> None:
     if as_json:
         print_json(document)
     else:
-        click.echo(text)
+        echo(text)
 
 
 def as_document(status: "QuorumStatusResponse") -> dict[str, Any]:
@@ -211,15 +212,15 @@ def _role(status: "QuorumStatusResponse", voter: "VoterStatus") -> str:
 
 def _show(status: "QuorumStatusResponse") -> None:
     leader = f"voter {status.leader_id}" if status.leader_id else "none"
-    click.echo(f"cluster    {status.cluster_id}")
-    click.echo(f"leader     {leader}, term {status.term}")
-    click.echo(f"log        from {status.log_start_offset}, committed to {status.commit_offset}")
+    echo(f"cluster    {status.cluster_id}")
+    echo(f"leader     {leader}, term {status.term}")
+    echo(f"log        from {status.log_start_offset}, committed to {status.commit_offset}")
     if status.voter_id != status.leader_id:
-        click.echo(f"answered by voter {status.voter_id}, which does not lead")
+        echo(f"answered by voter {status.voter_id}, which does not lead")
     heads = ("voter", "role", "raft", "grpc", "match", "lag", "heard", "connected")
-    click.echo(_COLUMNS.format(*heads))
+    echo(_COLUMNS.format(*heads))
     for voter in status.voters:
-        click.echo(
+        echo(
             _COLUMNS.format(
                 voter.voter_id,
                 _role(status, voter),
@@ -233,7 +234,7 @@ def _show(status: "QuorumStatusResponse") -> None:
         )
     for voter in status.voters:
         if voter.stale:
-            click.echo(f"LOST: {voter.stale}")
+            echo(f"LOST: {voter.stale}")
 
 
 def _known(value: int, unit: str = "") -> str:

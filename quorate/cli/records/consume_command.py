@@ -1,7 +1,6 @@
 """``quorate consume``: prints records of a topic through confluent-kafka, without a consumer
 group."""
 
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from quorate.cli.kafka_errors import Troubles, explained
+from quorate.cli.output import echo
 from quorate.cli.shared_options import (
     cluster_options,
     json_option,
@@ -20,6 +20,7 @@ from quorate.cli.shared_options import (
     key_values,
     resolve_bootstrap,
 )
+from quorate.common.escaping import json_text
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
@@ -160,7 +161,7 @@ def as_json_line(message: "Message") -> bytes:
     }
     if headers := message.headers():
         document["headers"] = [[header[0], _text(header[1])] for header in headers]
-    return json.dumps(document, ensure_ascii=False).encode()
+    return json_text(document, ensure_ascii=False).encode()
 
 
 def _text(value: bytes | str | None) -> str | None:
@@ -243,5 +244,5 @@ def _is_error(message: "Message") -> bool:
     ):
         topic = message.topic() or ""
         raise click.ClickException(f"topic {topic!r}: {explained(error, 'Read', topic)}")
-    click.echo(f"quorate: {error.str()}", err=True)
+    echo(f"quorate: {error.str()}", err=True)
     return True

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from quorate.cli.output import echo
 from quorate.cli.records.log_folder import held_folder, log_dir_option
 from quorate.cli.records.strays_command import strays
 from quorate.cli.shared_options import json_option, print_json
@@ -73,17 +74,17 @@ def dump(
         print_json(rows)
         return
     for row in rows:
-        click.echo(
+        echo(
             f"{row['topic']}-{row['partition']}  offsets {row['log_start_offset']} to "
             f"{row['end_offset']}, {row['size']} bytes in {row['batch_count']} batches"
         )
         for each in row["open_transactions"]:
-            click.echo(
+            echo(
                 f"  open transaction of producer {each['producer_id']} epoch "
                 f"{each['producer_epoch']}: offsets {each['first_offset']} to {each['last_offset']}"
             )
         for batch in row.get("batches", ()):
-            click.echo("  " + _batch_line(batch))
+            echo("  " + _batch_line(batch))
 
 
 @log.command()
@@ -104,9 +105,9 @@ def verify(directory: Path, as_json: bool) -> None:
         print_json([msgspec.to_builtins(problem) for problem in examined.problems])
     else:
         for problem in examined.problems:
-            click.echo(str(problem))
+            echo(str(problem))
         batches = sum(len(one.batches) for one in examined.partitions)
-        click.echo(
+        echo(
             f"{len(examined.segments)} segments, {len(examined.partitions)} partitions, {batches} "
             f"batches: {len(examined.problems) or 'no'} problems"
         )
@@ -141,9 +142,9 @@ def repair(directory: Path, dry_run: bool, as_json: bool) -> None:
         print_json([str(action) for action in actions])
         return
     for action in actions:
-        click.echo(f"{'would ' if dry_run else ''}{action}")
+        echo(f"{'would ' if dry_run else ''}{action}")
     if not actions:
-        click.echo("nothing to repair")
+        echo("nothing to repair")
 
 
 def _examined(directory: Path) -> "LogExamination":
@@ -169,7 +170,7 @@ def _show_segments(examined: "LogExamination", *, as_json: bool) -> None:
         return
     for row in rows:
         problem = f": {row['problem']}" if row["problem"] else ""
-        click.echo(f"{row['file']}  {row['size']} bytes, {row['batches']} batches{problem}")
+        echo(f"{row['file']}  {row['size']} bytes, {row['batches']} batches{problem}")
 
 
 def _partition_document(one: "PartitionReport", *, with_batches: bool) -> dict[str, Any]:

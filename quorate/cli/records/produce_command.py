@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from quorate.cli.kafka_errors import Troubles, explained
+from quorate.cli.output import echo
 from quorate.cli.shared_options import (
     cluster_options,
     json_option,
@@ -117,9 +118,9 @@ def produce(
     if as_json:
         print_json(asdict(delivery))
     else:
-        click.echo(f"{delivery.acknowledged} of {delivery.produced} records acknowledged", err=True)
+        echo(f"{delivery.acknowledged} of {delivery.produced} records acknowledged", err=True)
     if delivery.failed:
-        click.echo(
+        echo(
             f"quorate: {delivery.failed} records for topic {topic!r} were not delivered: "
             f"{delivery.first_error}",
             err=True,

@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from quorate.cli.output import echo
 from quorate.cli.records.log_folder import held_folder, log_dir_option
 from quorate.cli.shared_options import json_option, print_json
 
@@ -80,12 +81,12 @@ def list_strays(directory: Path, as_json: bool) -> None:
         print_json([msgspec.to_builtins(one) for one in found])
         return
     for one in found:
-        click.echo(
+        echo(
             f"{one.topic}-{one.partition}  id {one.topic_id}, offsets {one.log_start_offset} to "
             f"{one.end_offset}, {one.size} bytes, assigned at metadata offset {one.assigned_at}"
         )
     if not found:
-        click.echo("no strays")
+        echo("no strays")
 
 
 @strays.command()
@@ -140,4 +141,4 @@ def _say(done: str, topic_id: bytes, partition: int, *, as_json: bool) -> None:
     if as_json:
         print_json({"done": done, "topic_id": topic_id.hex(), "partition": partition})
     else:
-        click.echo(f"{done} partition {partition} of topic id {topic_id.hex()}")
+        echo(f"{done} partition {partition} of topic id {topic_id.hex()}")

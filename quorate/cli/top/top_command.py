@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from quorate.cli.admin_session import open_admin
+from quorate.cli.output import echo
 from quorate.cli.shared_options import (
     admin_options,
     given_grpc_servers,
@@ -129,5 +130,7 @@ def _group_looks(
 
 def _show(lines: list[str]) -> None:
     """Print the lines over the last measurement on a terminal, and below it anywhere else."""
-    clear = _HOME_AND_CLEAR if sys.stdout.isatty() else ""
-    click.echo(clear + "\n".join(lines))
+    if sys.stdout.isatty():
+        sys.stdout.write(_HOME_AND_CLEAR)
+    for line in lines:
+        echo(line)

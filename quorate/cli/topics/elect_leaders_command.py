@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from quorate.cli.admin_session import open_admin
+from quorate.cli.output import echo
 from quorate.cli.shared_options import admin_options, json_option, print_json, timeout_option
 
 if TYPE_CHECKING:
@@ -111,13 +112,13 @@ def _show(results: "Sequence[PartitionResult]", election_type: str, *, as_json: 
         print_json([asdict(one) for one in results])
         return
     if not results:
-        click.echo("No partition needs an election.")
+        echo("No partition needs an election.")
     elected = [one for one in results if one.ok]
     already = [one for one in results if one.error == "ELECTION_NOT_NEEDED"]
     if elected:
-        click.echo(f"Completed {election_type} leader election of {_names(elected)}.")
+        echo(f"Completed {election_type} leader election of {_names(elected)}.")
     if already:
-        click.echo(f"A valid leader was elected already for {_names(already)}.")
+        echo(f"A valid leader was elected already for {_names(already)}.")
 
 
 def _names(results: "Sequence[PartitionResult]") -> str:

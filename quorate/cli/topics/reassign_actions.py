@@ -4,8 +4,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
-
+from quorate.cli.output import echo, echo_lines
 from quorate.cli.shared_options import print_json
 
 if TYPE_CHECKING:
@@ -40,10 +39,11 @@ def generate(
     if as_json:
         print_json({"current": _document(current), "proposed": _document(proposed)})
         return
-    click.echo("Current partition replica assignment")
-    click.echo(plan_text(current))
-    click.echo("\nProposed partition reassignment configuration")
-    click.echo(plan_text(proposed))
+    echo("Current partition replica assignment")
+    echo_lines(plan_text(current))
+    echo()
+    echo("Proposed partition reassignment configuration")
+    echo_lines(plan_text(proposed))
 
 
 def execute(
@@ -71,13 +71,13 @@ def execute(
     if as_json:
         print_json({"current": _document(before), "partitions": _outcomes(results)})
     else:
-        click.echo(f"Current partition replica assignment\n\n{plan_text(before)}\n")
-        click.echo("Save this to use as the --reassignment-json-file option during rollback")
+        echo_lines(f"Current partition replica assignment\n\n{plan_text(before)}\n")
+        echo("Save this to use as the --reassignment-json-file option during rollback")
     _raise_refused(results, "reassigning")
     if not as_json:
         if throttle is not None:
-            click.echo(f"The inter-broker throttle limit was set to {throttle} B/s")
-        click.echo(f"Successfully started partition reassignments for {texts_of(plan)}")
+            echo(f"The inter-broker throttle limit was set to {throttle} B/s")
+        echo(f"Successfully started partition reassignments for {texts_of(plan)}")
 
 
 def verify(
@@ -100,12 +100,13 @@ def verify(
             del document["name"]
         print_json({"partitions": documents, "throttles_cleared": clear})
         return
-    click.echo("Status of partition reassignment:")
+    echo("Status of partition reassignment:")
     for one in found:
-        click.echo(one.text)
+        echo(one.text)
     if clear:
-        click.echo(f"\nClearing broker-level throttles on brokers {','.join(map(str, brokers))}")
-        click.echo(f"Clearing topic-level throttles on topics {','.join(topics)}")
+        echo()
+        echo(f"Clearing broker-level throttles on brokers {','.join(map(str, brokers))}")
+        echo(f"Clearing topic-level throttles on topics {','.join(topics)}")
 
 
 def cancel(
@@ -127,9 +128,9 @@ def cancel(
         print_json({"partitions": _outcomes(results)})
     elif done:
         names = [PartitionName(topic=one.topic, partition=one.partition) for one in done]
-        click.echo(f"Successfully cancelled partition reassignments for: {texts_of(names)}")
+        echo(f"Successfully cancelled partition reassignments for: {texts_of(names)}")
     elif not active:
-        click.echo("None of the specified partition reassignments are active.")
+        echo("None of the specified partition reassignments are active.")
     _raise_refused(results, "cancelling")
     if not keep_throttles and not admin.list_partition_reassignments():
         topics = {name.topic for name in plan}
@@ -144,11 +145,11 @@ def list_moves(admin: "AdminClient", *, as_json: bool) -> None:
     if as_json:
         print_json([asdict(one) for one in ongoing])
     elif ongoing:
-        click.echo("Current partition reassignments:")
+        echo("Current partition reassignments:")
         for one in ongoing:
-            click.echo(_ongoing_text(one))
+            echo(_ongoing_text(one))
     else:
-        click.echo("No partition reassignments found.")
+        echo("No partition reassignments found.")
 
 
 def watch(admin: "AdminClient", plan: "Assignment", timeout_ms: int, *, as_json: bool) -> None:
@@ -157,7 +158,7 @@ def watch(admin: "AdminClient", plan: "Assignment", timeout_ms: int, *, as_json:
 
     for left in until_done(admin, plan, timeout_ms):
         if not as_json:
-            click.echo(f"{len(plan) - left} of {len(plan)} partitions have moved")
+            echo(f"{len(plan) - left} of {len(plan)} partitions have moved")
 
 
 # --- what is shown ------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from quorate.cli.admin_session import open_admin
+from quorate.cli.output import echo
 from quorate.cli.shared_options import (
     admin_options,
     json_option,
@@ -128,9 +129,9 @@ def _show_created(result: "TopicResult", *, existed: bool, as_json: bool) -> Non
         document = asdict(result) | {"topic_id": topic_id_text(result.topic_id)}
         print_json(document | {"created": not existed})
     elif existed:
-        click.echo(f"Topic {result.name} already exists.")
+        echo(f"Topic {result.name} already exists.")
     else:
-        click.echo(f"Created topic {result.name}.")
+        echo(f"Created topic {result.name}.")
 
 
 @topics.command()
@@ -192,7 +193,7 @@ def alter(
     if as_json:
         print_json({"name": topic, "num_partitions": result.num_partitions})
     else:
-        click.echo(f"Topic {topic} has {result.num_partitions} partitions.")
+        echo(f"Topic {topic} has {result.num_partitions} partitions.")
 
 
 def parse_partitions(text: str) -> list[int]:
@@ -226,7 +227,7 @@ def list_(bootstrap_server: str | None, data: Path | None, timeout_ms: int, as_j
         print_json(names)
     else:
         for name in names:
-            click.echo(name)
+            echo(name)
 
 
 @topics.command()
@@ -302,7 +303,7 @@ def delete(
         print_json({"deleted": deleted})
     else:
         for name in deleted:
-            click.echo(f"Deleted topic {name}.")
+            echo(f"Deleted topic {name}.")
 
 
 def topic_id_text(topic_id: bytes) -> str:
@@ -317,13 +318,13 @@ def as_document(topic: "TopicInfo") -> dict[str, Any]:
 
 def _show(topic: "TopicInfo") -> None:
     replication_factor = max((len(partition.replicas) for partition in topic.partitions), default=0)
-    click.echo(
+    echo(
         f"Topic: {topic.name}\tTopicId: {topic_id_text(topic.topic_id)}\t"
         f"PartitionCount: {len(topic.partitions)}\tReplicationFactor: {replication_factor}"
     )
     for partition in topic.partitions:
         leader = "none" if partition.leader < 0 else partition.leader
-        click.echo(
+        echo(
             f"\tTopic: {topic.name}\tPartition: {partition.partition}\tLeader: {leader}\t"
             f"Replicas: {_ids(partition.replicas)}\tIsr: {_ids(partition.isr)}"
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from quorate.cli.admin_session import open_admin
+from quorate.cli.output import echo, echo_lines
 from quorate.cli.shared_options import admin_options, json_option, print_json, timeout_option
 from quorate.cli.tables import table
 from quorate.cli.transactions.transactions_view import duration, show_producers
@@ -83,7 +84,7 @@ def list_(
         for one in found
     ]
     heads = ("transactional id", "coordinator", "state", "producer id", "epoch", "open for")
-    click.echo(table(heads, rows) if rows else "no transactions")
+    echo_lines(table(heads, rows) if rows else "no transactions")
 
 
 @transactions.command()
@@ -116,13 +117,13 @@ def describe(
         return
     for one in found:
         since = "" if one.open_ms is None else f", open for {duration(one.open_ms)}"
-        click.echo(
+        echo(
             f"{one.transactional_id}: {one.state}{since} (at most {duration(one.timeout_ms)}), "
             f"producer {one.producer_id} epoch {one.producer_epoch}, "
             f"coordinator broker {one.coordinator}"
         )
         for name in one.partitions:
-            click.echo(f"  {name.topic}-{name.partition}")
+            echo(f"  {name.topic}-{name.partition}")
 
 
 @transactions.command()
@@ -193,7 +194,7 @@ def find_hanging(
     show_producers(found, "no transaction hangs", as_json=as_json)
     if not as_json:
         for one in found:
-            click.echo(
+            echo(
                 f"to end it: quorate transactions abort --topic {one.topic} "
                 f"--partition {one.partition} --start-offset {one.transaction_start_offset}"
             )
@@ -256,7 +257,7 @@ def abort(
         print_json({"aborted": not dry_run, "producer_id": producer_id, "producer_epoch": epoch})
         return
     done = "would be aborted (--dry-run)" if dry_run else "was aborted"
-    click.echo(f"{what}, producer {producer_id} epoch {epoch}, {done}")
+    echo(f"{what}, producer {producer_id} epoch {epoch}, {done}")
 
 
 def _abort_id(

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
-import click
-
+from quorate.cli.output import echo_lines
 from quorate.cli.shared_options import print_json
 from quorate.cli.tables import table
 
@@ -42,7 +41,7 @@ def show_producers(found: "Sequence[PartitionProducer]", none: str, *, as_json: 
         )
         for one in found
     ]
-    click.echo(table(_PRODUCER_HEADS, rows) if rows else none)
+    echo_lines(table(_PRODUCER_HEADS, rows) if rows else none)
 
 
 def _number(value: int | None) -> str:

@@ -17,6 +17,7 @@ from prometheus_client.metrics_core import Metric as PrometheusFamily
 from prometheus_client.registry import Collector
 
 from quorate.common.configuration import ConfigKey, parse_endpoint
+from quorate.common.escaping import escaped_lines
 from quorate.common.metrics.family import BUCKETS_S, Distribution, Family, MetricKind, Sample
 from quorate.common.types import Endpoint
 
@@ -139,14 +140,19 @@ def _converted(family: Family, samples: Sequence[Sample]) -> PrometheusFamily:
         converted = HistogramMetricFamily(family.name, family.doc, labels=family.labels)
         for sample in samples:
             assert isinstance(sample.value, Distribution)
-            converted.add_metric(sample.labels, _cumulative(sample.value), sample.value.sum)
+            converted.add_metric(_shown(sample.labels), _cumulative(sample.value), sample.value.sum)
         return converted
     of_kind = CounterMetricFamily if family.kind is MetricKind.COUNTER else GaugeMetricFamily
     converted = of_kind(family.name, family.doc, labels=family.labels)
     for sample in samples:
         assert not isinstance(sample.value, Distribution)
-        converted.add_metric(sample.labels, sample.value)
+        converted.add_metric(_shown(sample.labels), sample.value)
     return converted
+
+
+def _shown(labels: tuple[str, ...]) -> tuple[str, ...]:
+    """Return labels without control characters. prometheus_client escapes what its format needs."""
+    return tuple(map(escaped_lines, labels))
 
 
 def _cumulative(distribution: Distribution) -> list[tuple[str, float]]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from quorate.cli.configs.kinds.config_kind import Entity
+from quorate.cli.output import echo
 from quorate.cli.shared_options import print_json
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class QuotaConfigs:
             return
         for entry in entries:
             values = ",".join(f"{key}={value}" for key, value in _shown(entry.values))
-            click.echo(f"Configs for {_title(entry.entity)} are {values}")
+            echo(f"Configs for {_title(entry.entity)} are {values}")
 
     def alter(
         self,

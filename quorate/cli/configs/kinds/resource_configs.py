@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from quorate.cli.configs.kinds.config_kind import Entity
+from quorate.cli.output import echo
 from quorate.cli.shared_options import print_json
 
 if TYPE_CHECKING:
@@ -49,9 +50,9 @@ class ResourceConfigs:
             print_json([_document(one, entries) for one, entries in shown])
             return
         for one, entries in shown:
-            click.echo(self._title(one.entity_name, everything=everything))
+            echo(self._title(one.entity_name, everything=everything))
             for entry in entries:
-                click.echo(f"  {_line(entry)}")
+                echo(f"  {_line(entry)}")
 
     def alter(
         self,

@@ -8,6 +8,7 @@ import click
 
 from quorate.cli.configs.kinds.config_kind import Entity
 from quorate.cli.configs.kinds.quota_configs import QUOTAS
+from quorate.cli.output import echo
 
 if TYPE_CHECKING:
     from quorate.client.admin import AdminClient
@@ -35,7 +36,7 @@ class UserConfigs:
             return
         for user in admin.describe_user_scram_credentials([entity.name] if entity.name else []):
             shown = ",".join(f"{one}=iterations={n}" for one, n in user.iterations.items())
-            click.echo(f"SCRAM credential configs for user-principal '{user.user}' are {shown}")
+            echo(f"SCRAM credential configs for user-principal '{user.user}' are {shown}")
 
     def alter(
         self,
