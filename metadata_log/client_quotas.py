@@ -7,10 +7,15 @@ CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
 REQUEST_PERCENTAGE: Final = "request_percentage"
+CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 
 QUOTA_KEYS: Final = frozenset(
     {CONTROLLER_MUTATION_RATE, PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE}
 )
+"""The quotas of users and client ids."""
+
+IP_QUOTA_KEYS: Final = frozenset({CONNECTION_CREATION_RATE})
+"""The quotas of addresses (KIP-612)."""
 
 _ALIASES: Final = {"controller_mutations_rate": CONTROLLER_MUTATION_RATE}
 """KIP-599 uses this spelling in its examples, and Kafka's code does not. Both are accepted (Q7)."""
@@ -20,17 +25,18 @@ EVERYBODY: Final = ""
 
 
 class ClientQuotaEntity(NamedTuple):
-    """The users and clients that a quota is for.
+    """The users and clients that a quota is for, or the address.
 
     A field that is None does not matter for the quota; ``EVERYBODY`` means the default.
     """
 
     user: str | None = None
     client_id: str | None = None
+    ip: str | None = None
 
     def __str__(self) -> str:
         """Return the entity as error messages name it: ``user 'anna', the default client-id``."""
-        parts = zip(("user", "client-id"), self, strict=True)
+        parts = zip(("user", "client-id", "ip"), self, strict=True)
         return ", ".join(
             f"the default {kind}" if name == EVERYBODY else f"{kind} {name!r}"
             for kind, name in parts

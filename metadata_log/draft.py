@@ -49,6 +49,7 @@ class Draft:
         self.voter_set = base.voter_set
         self.administered = base.administered
         self.deleted_topics = base.deleted_topics
+        self.scram_decoy_key = base.scram_decoy_key
         self._partitions: dict[TopicPartition, Partition] = {}
         self.sessions = DraftTable(base.sessions, self._undo)
         self.silences = DraftTable(base.silences, self._undo)
@@ -118,6 +119,10 @@ class Draft:
     def put_deleted_topics(self, deleted: DeletedTopics) -> None:
         """Write which deletions are remembered."""
         self._put_field("deleted_topics", deleted)
+
+    def put_scram_decoy_key(self, key: bytes) -> None:
+        """Write the key for the credentials of users who do not exist."""
+        self._put_field("scram_decoy_key", key)
 
     def _put_field(self, name: str, value: object) -> None:
         """Write a field of the draft so that ``undo_to`` finds its former value."""
@@ -257,6 +262,7 @@ class Draft:
             features=self.features.folded(),
             client_quotas=self.client_quotas.folded(),
             scram=self.scram.folded(),
+            scram_decoy_key=self.scram_decoy_key,
             tokens=self.tokens.folded(),
             pipelines=self.pipelines.folded(),
             results=self.results.folded(),

@@ -46,8 +46,13 @@ PROVEN_WRITERS: Final = 5
 certificate brought them, and apply to nothing that is another broker's.
 """
 
+LOGIN_PROTECTION: Final = 6
+"""From this ``metadata_version`` on, all brokers make the credentials of users who do not exist
+from the same key, and addresses can have quotas.
+"""
+
 NEWEST_INTER_BROKER_PROTOCOL: Final = 2
-NEWEST_METADATA_VERSION: Final = 5
+NEWEST_METADATA_VERSION: Final = 6
 
 
 class Feature(NamedTuple):
@@ -81,6 +86,7 @@ FEATURES: Final[dict[str, Feature]] = {
             "also how far pipelines are",
             "also deleted topics, the last incarnation of each broker, single lost replicas, and "
             "which broker's certificate opened a session",
+            "also quotas of addresses, and the key for credentials of users who do not exist",
         ),
     ),
 }

@@ -205,6 +205,10 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
         immutables.Map()
     )
     scram: "immutables.Map[ScramKey, ScramCredential]" = immutables.Map()
+    scram_decoy_key: bytes = b""
+    """The key for the credentials of users who do not exist. It is empty until the controller has
+    written one, which it does from metadata_version 6 on.
+    """
     tokens: "immutables.Map[str, DelegationTokenState]" = immutables.Map()
     """Delegation tokens by id. Expired tokens stay until the controller removes them."""
     pipelines: "immutables.Map[str, PipelineState]" = immutables.Map()

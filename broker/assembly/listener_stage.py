@@ -50,6 +50,7 @@ async def open_listeners(
     """
     config, environment = shared.config, shared.environment
     credentials = _credential_provider(shared)
+    shared.images.subscribe(credentials.decoys.on_image, "scram")
     kafka = environment.kafka_listener(services.kafka)
     brokers = environment.inter_broker_listener(shared.images)
     clients = environment.client_listener(VerifiedPasswords(credentials.passwords))

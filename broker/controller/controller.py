@@ -78,6 +78,10 @@ class ControllerDependencies:
     audit_log: KeepAuditEntries = keep_no_entries
     bridge: ChangeExecutor | None = None
 
+    def draw_key(self) -> bytes:
+        """Return random bytes, as many as two ids have."""
+        return self.draw().topic_id + self.draw().topic_id
+
     def draw_id(self) -> str:
         """Return a new id that was never used."""
         return self.draw().topic_id.hex()
@@ -172,7 +176,11 @@ class Controller:
             tenure, self._writer, self._channel_manager, self._events, self._brokers
         )
         self._features = FeatureRequests(
-            tenure=tenure, writer=self._writer, events=self._events, voters=dependencies.quorum
+            tenure=tenure,
+            writer=self._writer,
+            events=self._events,
+            voters=dependencies.quorum,
+            draw_key=dependencies.draw_key,
         )
         self._tokens = TokenRequests(
             AdministrationContext(

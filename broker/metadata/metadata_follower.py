@@ -32,6 +32,7 @@ ChangeKind = Literal[
     "controller",
     "deletions",
     "removals",
+    "scram",
     "topics",
 ]
 """A field of ``Changes`` that an observer can subscribe to."""

@@ -92,7 +92,7 @@ class ClientQuotaManager:
         self._window = window
         self.now_ms = now_ms
         self._quotas = quotas
-        self.are_set = bool(quotas)
+        self.are_set = _has_clients(quotas)
         """True if any client has a quota."""
         self._limits: dict[tuple[str, str], ClientLimits] = {}
         self._usages: dict[tuple[str, ClientQuotaEntity], SharedUsage] = {}
@@ -106,7 +106,7 @@ class ClientQuotaManager:
         """Put ``quotas`` in force. The earlier usage of the clients still counts."""
         if quotas is not self._quotas:
             self._quotas = quotas
-            self.are_set = bool(quotas)
+            self.are_set = _has_clients(quotas)
             self._limits.clear()
 
     def limits_of(self, user: str, client_id: str) -> ClientLimits:
@@ -203,6 +203,11 @@ class TimedCoroutine(Generic[T]):
                 resume = self._coroutine.send
             except BaseException as error:  # noqa: BLE001 - the coroutine handles it
                 value, resume = error, self._coroutine.throw
+
+
+def _has_clients(quotas: ClientQuotas) -> bool:
+    """Return whether any of these quotas is for users or client ids. Others are for addresses."""
+    return any(entity.ip is None for entity in quotas)
 
 
 def unlimited() -> ClientQuotaManager:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 
 from quorate.broker.common.errors import KafkaError
-from quorate.broker.quota.quota_entity_types import CLIENT_ID, USER, check_entity_type
+from quorate.broker.quota.quota_entity_types import CLIENT_ID, IP, USER, check_entity_type
 from quorate.metadata_log.client_quotas import EVERYBODY, ClientQuotaEntity, ClientQuotas
 from quorate_proto.v1 import admin_pb2, errors_pb2
 
@@ -43,7 +43,7 @@ def entity_parts(entity: ClientQuotaEntity) -> list[admin_pb2.QuotaEntityPart]:
     """Return the parts of an entity in the form that requests have."""
     return [
         admin_pb2.QuotaEntityPart(entity_type=kind, name=None if name == EVERYBODY else name)
-        for kind, name in ((USER, entity.user), (CLIENT_ID, entity.client_id))
+        for kind, name in ((USER, entity.user), (CLIENT_ID, entity.client_id), (IP, entity.ip))
         if name is not None
     ]
 
@@ -73,7 +73,7 @@ def _check(filters: Sequence[admin_pb2.QuotaFilter]) -> None:
 def _matches_all(
     entity: ClientQuotaEntity, filters: Sequence[admin_pb2.QuotaFilter], strict: bool
 ) -> bool:
-    names = {USER: entity.user, CLIENT_ID: entity.client_id}
+    names = {USER: entity.user, CLIENT_ID: entity.client_id, IP: entity.ip}
     if strict and {kind for kind, name in names.items() if name is not None} != {
         one.entity_type for one in filters
     }:

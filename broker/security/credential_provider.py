@@ -8,8 +8,9 @@ from quorate.broker.metadata.metadata_follower import MetadataFollower
 from quorate.broker.security.password_cache import PasswordCache
 from quorate.broker.security.plain_passwords import verify_password
 from quorate.broker.security.principal import RESERVED_NAMES, KafkaPrincipal
-from quorate.broker.security.scram import MECHANISMS, ScramLogin, unknown_user_login
-from quorate.broker.security.token_secrets import TokenLogin
+from quorate.broker.security.scram import MECHANISMS, ScramLogin
+from quorate.broker.security.scram_decoys import ScramDecoys
+from quorate.broker.security.token_secrets import TokenLogin, unknown_token_login
 from quorate.metadata_log.image import ScramKey
 
 FindToken = Callable[[str, str, int], TokenLogin | None]
@@ -38,7 +39,8 @@ class CredentialProvider:
     ) -> None:
         """``pepper`` is random bytes, a secret of this process."""
         self._images = images
-        self._pepper = pepper
+        self.decoys = ScramDecoys(images, pepper)
+        """The credentials of users who do not exist."""
         self._wall_clock_ms = wall_clock_ms
         self._find_token = find_token
         self.passwords = PasswordCache(images, self.password, pepper)
@@ -54,15 +56,16 @@ class CredentialProvider:
             token = self._find_token(user, mechanism, self.now_ms())
             if token is not None:
                 return ScramLogin(
-                    token.principal, token.salt, token.iterations, token.secrets, token.expiry_ms
+                    token.principal, token.salt, token.iterations, (), token.expiry_ms, token.derive
                 )
-            return unknown_user_login(MECHANISMS[mechanism], user, self._pepper)
+            return unknown_token_login(user, mechanism)
         stored = self._images.image.scram.get(ScramKey(user, MECHANISMS[mechanism].number))
         if stored is None or user in RESERVED_NAMES:
-            return unknown_user_login(MECHANISMS[mechanism], user, self._pepper)
+            # A decoy has keys like others, so that a proof takes as long to be found wrong.
+            stored = self.decoys.credential(user, MECHANISMS[mechanism])
         return ScramLogin(KafkaPrincipal(user), stored.salt, stored.iterations, (stored,))
 
     def password(self, user: str, password: str) -> KafkaPrincipal | None:
         """Check a password, as ``plain_passwords.CheckPassword`` describes."""
-        principal = verify_password(self._images.image, user, password)
+        principal = verify_password(self._images.image, self.decoys, user, password)
         return None if user in RESERVED_NAMES else principal

@@ -6,7 +6,7 @@ also send their passwords in clear text, over TLS.
 """
 
 from collections.abc import Callable
-from typing import Final, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from quorate.broker.security.principal import KafkaPrincipal
 from quorate.broker.security.sasl_exchange import (
@@ -15,21 +15,19 @@ from quorate.broker.security.sasl_exchange import (
     SaslAuthenticationFailed,
     SaslStep,
 )
-from quorate.broker.security.scram import BY_NUMBER, DEFAULT_ITERATIONS, password_fits
+from quorate.broker.security.scram import BY_NUMBER, password_fits
+from quorate.broker.security.scram_decoys import ScramDecoys
 from quorate.metadata_log.image import Image, ScramKey
-from quorate.metadata_log.records import ScramCredential
 
 CheckPassword: TypeAlias = Callable[[str, str], KafkaPrincipal | None]
 """Takes a user and a password. Returns the principal, or None if the user is unknown or the
 password is wrong.
 """
 
-_UNKNOWN_USER_CREDENTIAL: Final = ScramCredential(
-    salt=bytes(16), stored_key=bytes(64), server_key=bytes(64), iterations=DEFAULT_ITERATIONS
-)
 
-
-def verify_password(image: Image, user: str, password: str) -> KafkaPrincipal | None:
+def verify_password(
+    image: Image, decoys: ScramDecoys, user: str, password: str
+) -> KafkaPrincipal | None:
     """Return the principal, or None if there is no such user or the password is wrong.
 
     This computes for milliseconds, without the interpreter lock, so it must not run on the event
@@ -41,7 +39,8 @@ def verify_password(image: Image, user: str, password: str) -> KafkaPrincipal | 
         if stored is not None:
             fits = password_fits(BY_NUMBER[number], stored, password)
             return KafkaPrincipal(user) if fits else None
-    password_fits(BY_NUMBER[max(BY_NUMBER)], _UNKNOWN_USER_CREDENTIAL, password)
+    mechanism = decoys.password_mechanism(user)
+    password_fits(mechanism, decoys.credential(user, mechanism), password)
     return None
 
 

@@ -16,6 +16,7 @@ from quorate.broker.security.principal import KafkaPrincipal
 from quorate.broker.security.sasl_exchange import (
     AuthenticatedClient,
     Challenge,
+    DeferredVerification,
     SaslAuthenticationFailed,
     SaslStep,
 )
@@ -38,9 +39,6 @@ MECHANISMS: Final = {
     )
 }
 BY_NUMBER: Final = {one.number: one for one in MECHANISMS.values()}
-
-DEFAULT_ITERATIONS: Final = 4_096
-
 
 _FIRST: Final = re.compile(
     r"n,(?:a=(?P<authzid>[^,]*))?,(?P<bare>n=(?P<user>[^,]+),r=(?P<nonce>[^,]+)(?P<more>(?:,.+)?))",
@@ -70,7 +68,7 @@ class ScramKeys(Protocol):
 
 class ScramLogin(NamedTuple):
     """The credentials of a user or a token: its principal, and the secrets that prove it. A proof
-    by any of ``keys`` is enough.
+    by any of ``keys`` is enough. If ``derive`` is set, it computes more such keys for milliseconds.
     """
 
     principal: KafkaPrincipal
@@ -79,6 +77,7 @@ class ScramLogin(NamedTuple):
     keys: Sequence[ScramKeys]
     expiry_ms: int | None = None
     """The wall clock time in ms at which the login ends, or None if it has no end of its own."""
+    derive: Callable[[], Sequence[ScramKeys]] | None = None
 
 
 FindLogin = Callable[[str, str, bool], ScramLogin]
@@ -160,7 +159,7 @@ class ScramSaslServer:
         self._server_first = f"r={self._nonce},s={salt},i={self._login.iterations}"
         return Challenge(self._server_first.encode())
 
-    def _final(self, text: str, login: ScramLogin) -> AuthenticatedClient:
+    def _final(self, text: str, login: ScramLogin) -> SaslStep:
         found = _FINAL.fullmatch(text)
         if found is None:
             raise SaslAuthenticationFailed("the client's final SCRAM message is malformed")
@@ -172,7 +171,17 @@ class ScramSaslServer:
             raise SaslAuthenticationFailed("the client answered another challenge")
         signed = ",".join((self._first_bare, self._server_first, found["unproved"])).encode()
         proof = _base64(found["proof"])
-        fitting = [keys for keys in login.keys if self._proves(proof, keys.stored_key, signed)]
+        derive = login.derive
+        if derive is None:
+            return self._verified(login, login.keys, proof, signed)
+        return DeferredVerification(
+            login.principal.name, lambda: self._verified(login, derive(), proof, signed)
+        )
+
+    def _verified(
+        self, login: ScramLogin, keys: Sequence[ScramKeys], proof: bytes, signed: bytes
+    ) -> AuthenticatedClient:
+        fitting = [one for one in keys if self._proves(proof, one.stored_key, signed)]
         if not fitting:
             raise SaslAuthenticationFailed("the proof does not fit")
         signature = _hmac(self._mechanism, fitting[0].server_key, signed)
@@ -186,16 +195,6 @@ class ScramSaslServer:
         client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=True))
         made = hashlib.new(self._mechanism.hash_name, client_key).digest()
         return hmac.compare_digest(made, stored_key)
-
-
-def unknown_user_login(mechanism: ScramMechanism, user: str, pepper: bytes) -> ScramLogin:
-    """Return the credentials of a user that does not exist. They have the same salt each time, and
-    no proof fits them.
-
-    ``pepper`` is a secret of this process.
-    """
-    salt = hmac.digest(pepper, f"{mechanism.name},{user}".encode(), "sha256")[:16]
-    return ScramLogin(KafkaPrincipal(user), salt, DEFAULT_ITERATIONS, ())
 
 
 def _hmac(mechanism: ScramMechanism, key: bytes, message: bytes) -> bytes:

@@ -29,6 +29,7 @@ import immutables
 
 from quorate.broker.metadata.metadata_follower import MetadataFollower
 from quorate.broker.security.principal import KafkaPrincipal, parse_principal
+from quorate.broker.security.scram import ScramLogin
 from quorate.metadata_log.image import DelegationTokenState, Image
 
 log = logging.getLogger(__name__)
@@ -135,15 +136,16 @@ class TokenSecret:
 class TokenLogin:
     """The credentials of one token for one mechanism.
 
-    ``secrets`` has one entry for each key that the token may have been made with. A proof that fits
-    any of them is valid. Salt and iterations are the same for all of them, and on every broker.
+    ``derive`` returns one secret for each key that the token may have been made with. It takes
+    milliseconds. A proof that fits any of them is valid. Salt and iterations are the same for all
+    of them, and on every broker.
     """
 
     principal: KafkaPrincipal
     expiry_ms: int
     salt: bytes
     iterations: int
-    secrets: tuple[TokenSecret, ...]
+    derive: Callable[[], tuple[TokenSecret, ...]]
 
 
 def token_login(
@@ -155,15 +157,34 @@ def token_login(
     token, digest = image.tokens.get(token_id), _DIGESTS.get(mechanism)
     if token is None or digest is None or not keys or token.expired(now_ms):
         return None
-    # Token ids are random and used once, which is all that a salt needs.
-    salt = hashlib.sha256(f"{mechanism}:{token_id}".encode()).digest()[:_SALT_BYTES]
+    salt = _salt(mechanism, token_id)
     return TokenLogin(
         parse_principal(token.owner)._replace(token_authenticated=True),
         min(token.expiry_ms, token.max_ms),
         salt,
         ITERATIONS,
-        tuple(_server_side(digest, secret_of(key, token_id), salt) for key in keys),
+        lambda: tuple(_server_side(digest, secret_of(key, token_id), salt) for key in keys),
     )
+
+
+def unknown_token_login(token_id: str, mechanism: str) -> ScramLogin:
+    """Return what a client sees that logs in by a token that does not exist, or has expired. Salt
+    and iterations are those that the token would have, and no proof fits.
+    """
+    salt = _salt(mechanism, token_id)
+
+    def derive() -> tuple[TokenSecret, ...]:
+        _server_side(_DIGESTS[mechanism], token_id.encode(), salt)
+        return ()
+
+    return ScramLogin(KafkaPrincipal(token_id), salt, ITERATIONS, (), derive=derive)
+
+
+def _salt(mechanism: str, token_id: str) -> bytes:
+    """Return the salt of a token. Token ids are random and used once, which is all that a salt
+    needs.
+    """
+    return hashlib.sha256(f"{mechanism}:{token_id}".encode()).digest()[:_SALT_BYTES]
 
 
 @functools.lru_cache(maxsize=1_024)

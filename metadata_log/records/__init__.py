@@ -11,6 +11,7 @@ from quorate.metadata_log.records.administration import (
     ClientQuotaSet,
     ConfigSet,
     FeatureLevel,
+    IpQuotaSet,
     ProducerIdBlock,
 )
 from quorate.metadata_log.records.brokers import (
@@ -43,6 +44,7 @@ from quorate.metadata_log.records.security import (
     ScramCredential,
     ScramCredentialRemoved,
     ScramCredentialSet,
+    ScramDecoyKeySet,
 )
 from quorate.metadata_log.records.topics import (
     IsrChange,
@@ -93,6 +95,7 @@ __all__ = [
     "FeatureLevel",
     "FolderMark",
     "FolderMarks",
+    "IpQuotaSet",
     "IsrChange",
     "IsrMember",
     "Listener",
@@ -120,6 +123,7 @@ __all__ = [
     "ScramCredential",
     "ScramCredentialRemoved",
     "ScramCredentialSet",
+    "ScramDecoyKeySet",
     "SessionAlive",
     "SessionClosed",
     "SessionOpened",

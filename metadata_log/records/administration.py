@@ -26,6 +26,14 @@ class ClientQuotaSet(MetadataValue, frozen=True, gc=False, kw_only=True, tag=32)
     value: float | None  # Above zero; None removes the key.
 
 
+class IpQuotaSet(MetadataValue, frozen=True, gc=False, kw_only=True, tag=43):
+    """/quotas/ips/ADDRESS: sets or removes one quota of an address (KIP-612)."""
+
+    ip: str  # "" is the default of addresses.
+    key: str  # "connection_creation_rate".
+    value: float | None  # Above zero; None removes the key.
+
+
 class FeatureLevel(MetadataValue, frozen=True, gc=False, kw_only=True, tag=12):
     """/features: a level that gates behaviour and record types."""
 

@@ -8,6 +8,7 @@ from quorate.metadata_log.records.administration import (
     ClientQuotaSet,
     ConfigSet,
     FeatureLevel,
+    IpQuotaSet,
     ProducerIdBlock,
 )
 from quorate.metadata_log.records.brokers import (
@@ -29,6 +30,7 @@ from quorate.metadata_log.records.security import (
     DelegationTokenSet,
     ScramCredentialRemoved,
     ScramCredentialSet,
+    ScramDecoyKeySet,
 )
 from quorate.metadata_log.records.topics import (
     IsrChange,
@@ -78,6 +80,8 @@ Record = (
     | PipelineRemoved
     | ReplicasLost
     | FolderMarks
+    | ScramDecoyKeySet
+    | IpQuotaSet
 )
 
 _KINDS: Final = {

@@ -59,6 +59,17 @@ class ScramCredentialRemoved(MetadataValue, frozen=True, gc=False, kw_only=True,
     mechanism: Int32  # As in ScramCredentialSet.
 
 
+class ScramDecoyKeySet(MetadataValue, frozen=True, gc=False, kw_only=True, tag=42):
+    """Sets the key from which brokers make the credentials of users who do not exist.
+
+    It is written once. With another key a client would see who does not exist.
+    """
+
+    SECRETS: ClassVar[frozenset[str]] = frozenset({"key"})
+
+    key: bytes  # Random; whoever has it can tell users who do not exist from real ones.
+
+
 class DelegationTokenSet(MetadataValue, frozen=True, gc=False, kw_only=True, tag=35):
     """/tokens/ID: a delegation token, new or renewed (KIP-48).
 

@@ -23,11 +23,13 @@ from quorate.metadata_log.records import (
     DelegationTokenRemoved,
     DelegationTokenSet,
     FeatureLevel,
+    IpQuotaSet,
     OperationRefused,
     ProducerIdBlock,
     ResultCode,
     ScramCredentialRemoved,
     ScramCredentialSet,
+    ScramDecoyKeySet,
 )
 
 
@@ -47,19 +49,30 @@ def config_set(draft: Draft, offset: MetadataOffset, record: ConfigSet) -> int:
 
 def client_quota_set(draft: Draft, offset: MetadataOffset, record: ClientQuotaSet) -> int:
     entity = ClientQuotaEntity(record.user, record.client_id)
-    if entity == ClientQuotaEntity() or not record.key:
-        raise OperationRefused(
-            ResultCode.INVALID, f"{entity} {record.key!r}: nobody's quota, or none"
-        )
+    return _quota_set(draft, offset, entity, record.key, record.value)
+
+
+def ip_quota_set(draft: Draft, offset: MetadataOffset, record: IpQuotaSet) -> int:
+    entity = ClientQuotaEntity(ip=record.ip)
+    return _quota_set(draft, offset, entity, record.key, record.value)
+
+
+def _quota_set(
+    draft: Draft,
+    offset: MetadataOffset,
+    entity: ClientQuotaEntity,
+    key: str,
+    value: float | None,
+) -> int:
+    if entity == ClientQuotaEntity() or not key:
+        raise OperationRefused(ResultCode.INVALID, f"{entity} {key!r}: nobody's quota, or none")
     before = draft.client_quotas.get(entity) or immutables.Map()
-    if record.value is not None:
-        if not (math.isfinite(record.value) and record.value > 0):
-            raise OperationRefused(
-                ResultCode.INVALID, f"{record.key}={record.value}: must be a number above 0"
-            )
-        draft.client_quotas.put(entity, before.set(record.key, record.value))
-    elif record.key in before:
-        after = before.delete(record.key)
+    if value is not None:
+        if not (math.isfinite(value) and value > 0):
+            raise OperationRefused(ResultCode.INVALID, f"{key}={value}: must be a number above 0")
+        draft.client_quotas.put(entity, before.set(key, value))
+    elif key in before:
+        after = before.delete(key)
         if after:
             draft.client_quotas.put(entity, after)
         else:
@@ -168,6 +181,22 @@ def scram_credential_removed(
             f"user {record.user!r} has no credential for mechanism {record.mechanism}",
         )
     draft.scram.remove(key)
+    return offset
+
+
+DECOY_KEY_BYTES: Final = 32
+
+
+def scram_decoy_key_set(draft: Draft, offset: MetadataOffset, record: ScramDecoyKeySet) -> int:
+    if len(record.key) != DECOY_KEY_BYTES:
+        raise OperationRefused(
+            ResultCode.INVALID, f"the key has {len(record.key)} bytes, not {DECOY_KEY_BYTES}"
+        )
+    if draft.scram_decoy_key:
+        raise OperationRefused(
+            ResultCode.CONDITION_FAILED, "the key for users who do not exist is set already"
+        )
+    draft.put_scram_decoy_key(record.key)
     return offset
 
 

@@ -20,6 +20,7 @@ from quorate.metadata_log.records import (
     DelegationTokenSet,
     FeatureLevel,
     FolderMarks,
+    IpQuotaSet,
     IsrChange,
     PartitionAdditionPending,
     PartitionChange,
@@ -34,6 +35,7 @@ from quorate.metadata_log.records import (
     ReplicasLost,
     ScramCredentialRemoved,
     ScramCredentialSet,
+    ScramDecoyKeySet,
     SessionClosed,
     SessionOpened,
     SessionSilences,
@@ -49,9 +51,11 @@ from quorate.metadata_log.rules.administration import (
     delegation_token_removed,
     delegation_token_set,
     feature_level,
+    ip_quota_set,
     producer_id_block,
     scram_credential_removed,
     scram_credential_set,
+    scram_decoy_key_set,
 )
 from quorate.metadata_log.rules.broker_history import folder_marks, replicas_lost
 from quorate.metadata_log.rules.leader_and_isr import isr_change, partition_change
@@ -149,4 +153,6 @@ RULES: Final[dict[type, Rule]] = {
     ScramCredentialRemoved: Rule(
         scram_credential_removed, needs_controller=True, bridged=True, since=3
     ),
+    ScramDecoyKeySet: Rule(scram_decoy_key_set, needs_controller=True, since=6),
+    IpQuotaSet: Rule(ip_quota_set, needs_controller=True, bridged=True, since=6),
 }

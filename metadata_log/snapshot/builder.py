@@ -117,6 +117,7 @@ class SnapshotBuilder:
             voter_set=self._voter_set,
             restored_offset=MetadataOffset(self._header.restored_offset),
             administered=MetadataOffset(self._header.administered),
+            scram_decoy_key=self._header.scram_decoy_key,
             sessions=immutables.Map(self._sessions),
             silences=immutables.Map(self._silences),
             brokers=immutables.Map(self._brokers),
@@ -202,6 +203,7 @@ class SnapshotBuilder:
         entity = ClientQuotaEntity(
             state.user if state.HasField("user") else None,
             state.client_id if state.HasField("client_id") else None,
+            state.ip if state.HasField("ip") else None,
         )
         self._client_quotas.setdefault(entity, {})[state.key] = state.value
 

@@ -108,6 +108,7 @@ def _records(image: Image) -> Iterator[pb.SnapshotRecord]:
             next_producer_id=image.next_producer_id,
             restored_offset=image.restored_offset,
             administered=image.administered,
+            scram_decoy_key=image.scram_decoy_key,
         )
     )
     for session in image.sessions.values():
@@ -208,11 +209,11 @@ def _admin_records(image: Image) -> Iterator[pb.SnapshotRecord]:
             )
     for name, level in image.features.items():
         yield pb.SnapshotRecord(feature=pb.FeatureLevel(name=name, level=level))
-    for (quota_user, client_id), quotas in image.client_quotas.items():
+    for (quota_user, client_id, ip), quotas in image.client_quotas.items():
         for key, limit in quotas.items():
             yield pb.SnapshotRecord(
                 client_quota=pb.ClientQuotaState(
-                    user=quota_user, client_id=client_id, key=key, value=limit
+                    user=quota_user, client_id=client_id, ip=ip, key=key, value=limit
                 )
             )
     for (user, mechanism), credential in image.scram.items():

@@ -27,6 +27,7 @@ from quorate.metadata_log.records import (
     DelegationTokenSet,
     FeatureLevel,
     FolderMarks,
+    IpQuotaSet,
     IsrChange,
     PartitionAdditionPending,
     PartitionChange,
@@ -42,6 +43,7 @@ from quorate.metadata_log.records import (
     ReplicasLost,
     ScramCredentialRemoved,
     ScramCredentialSet,
+    ScramDecoyKeySet,
     SessionClosed,
     SessionOpened,
     SessionSilences,
@@ -228,7 +230,9 @@ _TOUCHED: Final[dict[type, Callable[[Draft, Any], Iterable[Place]]]] = {
     ProducerIdBlock: lambda draft, record: [paths.PRODUCER_IDS],
     QuorumVoterSet: _voter_set,
     ClientQuotaSet: _quota,
+    IpQuotaSet: lambda draft, record: [f"/quotas/ips/{quoted(record.ip)}"],
     ScramCredentialSet: _scram,
+    ScramDecoyKeySet: lambda draft, record: (),  # It has no place in the tree.
     ScramCredentialRemoved: _scram,
     ChangeNote: lambda draft, record: (),  # It only accompanies other records.
     DelegationTokenSet: _token,

@@ -128,6 +128,14 @@ _PLACES: Final[dict[Below, _Place]] = {
             image, ClientQuotaEntity(client_id=tree_values.unquoted(name))
         ),
     ),
+    ("quotas", "ips"): _table(
+        lambda image: sorted(
+            tree_values.quoted(entity.ip) for entity in image.client_quotas if entity.ip is not None
+        ),
+        lambda image, name: tree_values.quotas_of(
+            image, ClientQuotaEntity(ip=tree_values.unquoted(name))
+        ),
+    ),
     ("quotas", "users"): _Place(
         tree_values.names_below_quotas_of_users, tree_values.value_below_quotas_of_users
     ),

@@ -225,7 +225,7 @@ def pipeline_at(image: Readable, name: str) -> Value | None:
 def names_below_quotas_of_users(image: Image, below: Below) -> list[str] | None:
     match below:
         case ():
-            users = {user for user, _ in image.client_quotas if user is not None}
+            users = {entity.user for entity in image.client_quotas if entity.user is not None}
             return sorted(map(quoted, users))
         case (user,):
             return ["clients"] if clients_with_quotas(image, unquoted(user)) else None
@@ -236,7 +236,9 @@ def names_below_quotas_of_users(image: Image, below: Below) -> list[str] | None:
 
 def clients_with_quotas(image: Image, user: str | None) -> list[str]:
     clients = {
-        client_id for one, client_id in image.client_quotas if one == user and client_id is not None
+        entity.client_id
+        for entity in image.client_quotas
+        if entity.user == user and entity.client_id is not None
     }
     return sorted(map(quoted, clients))
 

@@ -1,14 +1,15 @@
-"""Decides feature levels: the first level of a cluster, and which levels may be raised or lowered
-(B4)."""
+"""Decides feature levels: the first level of a cluster, which levels may be raised or lowered (B4),
+and what the controller writes once a level allows it.
+"""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 from quorate.broker.controller.managers.decisions import ControllerTenure, ItemDecision
 from quorate.metadata_log import features
 from quorate.metadata_log.features import FEATURES
 from quorate.metadata_log.image import INTER_BROKER_PROTOCOL, LEAST_LEVEL, METADATA_VERSION, Image
-from quorate.metadata_log.records import FeatureLevel, Operation
+from quorate.metadata_log.records import FeatureLevel, Operation, ScramDecoyKeySet
 from quorate_proto.v1 import admin_pb2, errors_pb2
 
 FeatureDecision: TypeAlias = ItemDecision[admin_pb2.FeatureResult]
@@ -23,6 +24,17 @@ def first_level(image: Image, tenure: ControllerTenure) -> Operation | None:
         return None
     level = features.understood_by_all(image, INTER_BROKER_PROTOCOL)
     return tenure.operation(FeatureLevel(name=INTER_BROKER_PROTOCOL, level=level))
+
+
+def first_decoy_key(
+    image: Image, tenure: ControllerTenure, draw_key: Callable[[], bytes]
+) -> Operation | None:
+    """Return the operation that sets the key for credentials of users who do not exist, or None if
+    there is a key, or if the metadata log may not hold one yet.
+    """
+    if image.scram_decoy_key or image.metadata_version < features.LOGIN_PROTECTION:
+        return None
+    return tenure.operation(ScramDecoyKeySet(key=draw_key()))
 
 
 def update(

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from quorate.broker.changes.table import UPDATE_FEATURES
@@ -30,25 +31,39 @@ class FeatureRequests:
     """The handler of UpdateFeatures, and the first level of a new cluster."""
 
     def __init__(
-        self, *, tenure: ControllerTenure, writer: Writer, events: EventQueue, voters: VoterVersions
+        self,
+        *,
+        tenure: ControllerTenure,
+        writer: Writer,
+        events: EventQueue,
+        voters: VoterVersions,
+        draw_key: Callable[[], bytes],
     ) -> None:
+        """``draw_key`` returns random bytes, for a key that stays in the metadata log."""
         self._tenure = tenure
         self._writer = writer
         self._events = events
         self._voters = voters
+        self._draw_key = draw_key
 
     def register(self, pipeline: CommandPipeline) -> None:
         """Handle this change in ``pipeline``."""
         pipeline.register(UPDATE_FEATURES, self.update)
 
     def start(self) -> None:
+        """Write what a cluster has from its first controller on, or from a level on."""
         self._events.put(EventPriority.BROKERS, self._put_down)
 
     async def _put_down(self) -> None:
-        """Write the first level. Decide again if a broker registers that supports less."""
+        """Write the first level, and what the levels in force allow. Decide again if a broker
+        registers that supports less.
+        """
         try:
             while True:
-                first = feature_manager.first_level(self._writer.image, self._tenure)
+                image = self._writer.image
+                first = feature_manager.first_level(
+                    image, self._tenure
+                ) or feature_manager.first_decoy_key(image, self._tenure, self._draw_key)
                 if first is None:
                     return
                 await self._written(first)
@@ -59,7 +74,7 @@ class FeatureRequests:
         try:
             await self._writer.commit([first])
         except QuorumError as error:
-            log.warning("the protocol level waits for the quorum: %s", error)
+            log.warning("a first value waits for the quorum: %s", error)
             await asyncio.sleep(RETRY_INTERVAL_MS / 1000)
 
     async def update(
@@ -76,6 +91,7 @@ class FeatureRequests:
                 request.context.client_id,
                 decision.result.error_message or f"{decision.result.name} {decision.result.level}",
             )
+        self.start()
         return admin_pb2.UpdateFeaturesResponse(results=[one.result for one in decisions])
 
     async def _decide_and_write(

@@ -1136,6 +1136,7 @@ class ClientQuotaState(google.protobuf.message.Message):
     CLIENT_ID_FIELD_NUMBER: builtins.int
     KEY_FIELD_NUMBER: builtins.int
     VALUE_FIELD_NUMBER: builtins.int
+    IP_FIELD_NUMBER: builtins.int
     user: builtins.str
     """Empty: the default of users; absent: whoever it is."""
     client_id: builtins.str
@@ -1144,6 +1145,8 @@ class ClientQuotaState(google.protobuf.message.Message):
     """"controller_mutation_rate", …"""
     value: builtins.float
     """Limit."""
+    ip: builtins.str
+    """Empty: the default of addresses; absent: no quota of an address."""
     def __init__(
         self,
         *,
@@ -1151,11 +1154,14 @@ class ClientQuotaState(google.protobuf.message.Message):
         client_id: builtins.str | None = ...,
         key: builtins.str = ...,
         value: builtins.float = ...,
+        ip: builtins.str | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_client_id", b"_client_id", "_user", b"_user", "client_id", b"client_id", "user", b"user"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_client_id", b"_client_id", "_user", b"_user", "client_id", b"client_id", "key", b"key", "user", b"user", "value", b"value"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_client_id", b"_client_id", "_ip", b"_ip", "_user", b"_user", "client_id", b"client_id", "ip", b"ip", "user", b"user"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_client_id", b"_client_id", "_ip", b"_ip", "_user", b"_user", "client_id", b"client_id", "ip", b"ip", "key", b"key", "user", b"user", "value", b"value"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_client_id", b"_client_id"]) -> typing.Literal["client_id"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_ip", b"_ip"]) -> typing.Literal["ip"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_user", b"_user"]) -> typing.Literal["user"] | None: ...
 
@@ -1173,6 +1179,7 @@ class SnapshotHeader(google.protobuf.message.Message):
     NEXT_PRODUCER_ID_FIELD_NUMBER: builtins.int
     RESTORED_OFFSET_FIELD_NUMBER: builtins.int
     ADMINISTERED_FIELD_NUMBER: builtins.int
+    SCRAM_DECOY_KEY_FIELD_NUMBER: builtins.int
     format: builtins.int
     """Format version of the snapshot: 1."""
     offset: builtins.int
@@ -1185,6 +1192,8 @@ class SnapshotHeader(google.protobuf.message.Message):
     """Where this history begins if the quorum was restored from a backup; 0 if not."""
     administered: builtins.int
     """Offset of the last change that a broker may write at inter_broker_protocol 1."""
+    scram_decoy_key: builtins.bytes
+    """As in ScramDecoyKeySet; empty if there is none."""
     def __init__(
         self,
         *,
@@ -1194,8 +1203,9 @@ class SnapshotHeader(google.protobuf.message.Message):
         next_producer_id: builtins.int = ...,
         restored_offset: builtins.int = ...,
         administered: builtins.int = ...,
+        scram_decoy_key: builtins.bytes = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["administered", b"administered", "controller_epoch", b"controller_epoch", "format", b"format", "next_producer_id", b"next_producer_id", "offset", b"offset", "restored_offset", b"restored_offset"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["administered", b"administered", "controller_epoch", b"controller_epoch", "format", b"format", "next_producer_id", b"next_producer_id", "offset", b"offset", "restored_offset", b"restored_offset", "scram_decoy_key", b"scram_decoy_key"]) -> None: ...
 
 Global___SnapshotHeader: typing_extensions.TypeAlias = SnapshotHeader
 

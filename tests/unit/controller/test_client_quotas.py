@@ -17,6 +17,7 @@ from tests.support.metadata import MetadataLogBuilder
 Part = admin_pb2.QuotaEntityPart
 MUTATIONS = "controller_mutation_rate"
 
+ADDRESS = Part(entity_type="ip", name="10.0.0.9")
 ANNA = Part(entity_type="user", name="anna")
 EVERY_USER = Part(entity_type="user")
 APP = Part(entity_type="client-id", name="app")
@@ -92,6 +93,34 @@ def test_q7_the_documents_spelling_sets_and_removes_the_same_quota(quotas: Quota
     assert quotas.of("anna", None) == {}
 
 
+def test_kip612_addresses_have_a_quota_of_their_own_kind(quotas: Quotas) -> None:
+    every_address = Part(entity_type="ip")
+    compressed = Part(entity_type="ip", name="2001:DB8:0::1")
+    assert quotas.codes(
+        alteration(ADDRESS, connection_creation_rate=5),
+        alteration(every_address, connection_creation_rate=10),
+        alteration(compressed, connection_creation_rate=1),
+    ) == [0, 0, 0]
+    found = quotas.log.image.client_quotas
+    assert {entity.ip: dict(values) for entity, values in found.items()} == {
+        "10.0.0.9": {"connection_creation_rate": 5},
+        "": {"connection_creation_rate": 10},
+        "2001:db8::1": {"connection_creation_rate": 1},
+    }
+    request = admin_pb2.DescribeClientQuotasRequest(filters=[whatever("ip")], strict=True)
+    described = [
+        [(part.entity_type, part.HasField("name"), part.name) for part in entry.entity]
+        for entry in describe(found, request).entries
+    ]
+    assert sorted(described) == [
+        [("ip", False, "")],
+        [("ip", True, "10.0.0.9")],
+        [("ip", True, "2001:db8::1")],
+    ]
+    assert quotas.codes(alteration(ADDRESS, connection_creation_rate=None)) == [0]
+    assert ClientQuotaEntity(ip="10.0.0.9") not in quotas.log.image.client_quotas
+
+
 def test_what_changes_nothing_is_not_written(quotas: Quotas) -> None:
     quotas.alter(alteration(ANNA, producer_byte_rate=10))
     offset = quotas.log.image.offset
@@ -112,7 +141,14 @@ def test_what_changes_nothing_is_not_written(quotas: Quotas) -> None:
             alteration(ANNA, controller_mutation_rate=1, controller_mutations_rate=2),
             f"quota {MUTATIONS} of user 'anna' is named more than once",
         ),
-        (alteration(Part(entity_type="ip", name="::1"), producer_byte_rate=1), "'ip'"),
+        (alteration(Part(entity_type="group", name="g"), producer_byte_rate=1), "'group'"),
+        (alteration(ADDRESS, producer_byte_rate=1), "unknown quota 'producer_byte_rate' of ip"),
+        (alteration(ADDRESS, ANNA, connection_creation_rate=1), "beside it"),
+        (
+            alteration(Part(entity_type="ip", name="example.com"), connection_creation_rate=1),
+            "'example.com' is no ip",
+        ),
+        (alteration(ANNA, connection_creation_rate=1), "unknown quota 'connection_creation_rate'"),
         (alteration(ANNA, EVERY_USER, producer_byte_rate=1), "'user' is named more than once"),
         (alteration(Part(entity_type="user", name=""), producer_byte_rate=1), "an empty user"),
         (alteration(producer_byte_rate=1), "none is named"),
@@ -202,7 +238,7 @@ def test_q7_entities_are_found_by_name_default_or_either(
 @pytest.mark.parametrize(
     ("filters", "named"),
     [
-        ([whatever("ip")], "'ip'"),
+        ([whatever("group")], "'group'"),
         ([whatever("user"), default("user")], "'user' is named more than once"),
         ([admin_pb2.QuotaFilter(entity_type="user", match_type=3)], "match type 3"),
     ],

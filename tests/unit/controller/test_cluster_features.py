@@ -1,12 +1,14 @@
 """Feature levels in a whole cluster: where it begins, and both passes of an upgrade (B4)."""
 
+import msgspec
 import pytest
 
 from quorate.broker.changes.table import DELETE_TOPICS, UPDATE_FEATURES
 from quorate.broker.controller.channels.broker_channel import ControlKind
-from quorate.metadata_log.features import NEWEST_METADATA_VERSION
+from quorate.metadata_log.features import LOGIN_PROTECTION, NEWEST_METADATA_VERSION
 from quorate.metadata_log.image import INTER_BROKER_PROTOCOL, METADATA_VERSION
 from quorate_proto.v1 import admin_pb2, errors_pb2
+from tests.support.waiting import async_wait_until
 from tests.unit.controller.cluster import Cluster
 
 LEVEL_1 = {"inter.broker.protocol.version": 1}
@@ -133,3 +135,25 @@ async def test_b4_without_a_quorum_the_outcome_is_said_to_be_unknown(cluster: Cl
     (result,) = await asked(cluster, update(METADATA_VERSION))
     assert result.error_code == errors_pb2.REQUEST_TIMED_OUT
     cluster.quorum.available = True
+
+
+async def test_all_controllers_leave_the_key_of_the_first_one_in_force(cluster: Cluster) -> None:
+    key = cluster.image.scram_decoy_key
+    assert len(key) == 32
+    await cluster.kill(1)
+    await async_wait_until(lambda: cluster.controller is not None, "another controller")
+    await cluster.create_topic("orders", (2, 3))
+    assert cluster.image.scram_decoy_key == key
+
+
+async def test_b4_the_key_for_decoys_waits_for_the_level_that_has_it() -> None:
+    cluster = Cluster()
+    await cluster.start_brokers(1)
+    older = cluster.image.features.set(METADATA_VERSION, LOGIN_PROTECTION - 1)
+    image = msgspec.structs.replace(cluster.image, features=older, scram_decoy_key=b"")
+    cluster.quorum.image = cluster.brokers[1].follower.image = image
+    await cluster.create_topic("orders", (1,))
+    assert cluster.image.scram_decoy_key == b""
+    await asked(cluster, update(METADATA_VERSION, LOGIN_PROTECTION))
+    await async_wait_until(lambda: len(cluster.image.scram_decoy_key) == 32, "a key")
+    await cluster.stop()

@@ -60,10 +60,10 @@ async def test_q7_quotas_are_described_with_names_and_defaults(
 
 
 async def test_q7_an_unknown_entity_type_is_refused_by_name(inside: FakeBrokerInside) -> None:
-    component = {"entity_type": "ip", "match_type": 2, "match": None}
+    component = {"entity_type": "group", "match_type": 2, "match": None}
     response = await described(inside, 1, {"components": [component], "strict": False})
     assert response.error_code == errors_pb2.INVALID_REQUEST
-    assert "'ip'" in response.error_message
+    assert "'group'" in response.error_message
     assert response.entries is None
 
 

@@ -53,8 +53,8 @@ def test_q7_a_name_a_default_and_no_name_are_different(log: MetadataLogBuilder) 
         for client_id in (None, "", "app")
         if (user, client_id) != (None, None)
     ]
-    for value, (user, client_id) in enumerate(entities, 1):
-        code(log, quota(value, user=user, client_id=client_id))
+    for value, entity in enumerate(entities, 1):
+        code(log, quota(value, user=entity.user, client_id=entity.client_id))
     assert [log.image.client_quotas[entity][KEY] for entity in entities] == [*range(1, 9)]
 
 

@@ -215,6 +215,13 @@ records = st.one_of(
         value=st.sampled_from([None, 1.0, 0.0]),
     ),
     st.builds(
+        r.IpQuotaSet,
+        ip=st.sampled_from(["", "10.0.0.9"]),
+        key=st.sampled_from(["connection_creation_rate", ""]),
+        value=st.sampled_from([None, 1.0, 0.0]),
+    ),
+    st.builds(r.ScramDecoyKeySet, key=st.sampled_from([b"", bytes(32), b"k" * 32])),
+    st.builds(
         r.ScramCredentialSet,
         user=st.sampled_from(["", "u"]),
         mechanism=st.integers(0, 2),

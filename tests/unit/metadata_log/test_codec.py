@@ -184,6 +184,8 @@ records = st.one_of(
         key=texts,
         value=st.none() | st.floats(allow_nan=False),
     ),
+    st.builds(r.IpQuotaSet, ip=texts, key=texts, value=st.none() | st.floats(allow_nan=False)),
+    st.builds(r.ScramDecoyKeySet, key=st.binary(max_size=40)),
     st.builds(
         r.ScramCredentialSet,
         user=texts,
@@ -625,6 +627,8 @@ RECORDS_ON_DISK: dict[int, tuple[r.Record, str]] = {
         r.FolderMarks(marks=(r.FolderMark(session_id=SESSION, mark=7),)),
         "92299192c4107373737373737373737373737373737307",
     ),
+    42: (r.ScramDecoyKeySet(key=b"k"), "922ac4016b"),
+    43: (r.IpQuotaSet(ip="", key="k", value=1.5), "942ba0a16bcb3ff8000000000000"),
 }
 
 

@@ -29,6 +29,7 @@ from quorate.metadata_log.records import (
     FeatureLevel,
     FolderMark,
     FolderMarks,
+    IpQuotaSet,
     Listener,
     LostReplica,
     Operation,
@@ -36,6 +37,7 @@ from quorate.metadata_log.records import (
     QuorumVoterSet,
     ReplicasLost,
     ScramCredentialSet,
+    ScramDecoyKeySet,
     SessionSilence,
     SessionSilences,
     TopicDeletionPending,
@@ -101,6 +103,9 @@ def image_with_everything() -> Image:
             log.write_as_controller(
                 ClientQuotaSet(user=user, client_id=client_id, key=key, value=value)
             )
+    for ip in ("", "10.0.0.9"):
+        log.write_as_controller(IpQuotaSet(ip=ip, key="connection_creation_rate", value=2.5))
+    log.write_as_controller(ScramDecoyKeySet(key=bytes(range(32))))
     for mechanism in (1, 2):
         log.write_as_controller(
             ScramCredentialSet(

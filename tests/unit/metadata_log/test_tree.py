@@ -108,7 +108,7 @@ def log() -> MetadataLogBuilder:
         ("/brokers/topics/orders/2", None),
         ("/brokers/topics/orders/x", None),
         ("/config/users", None),
-        ("/quotas", ["clients", "users"]),
+        ("/quotas", ["clients", "ips", "users"]),
         ("/quotas/users", ["<default>", "a%2Fb"]),
         ("/quotas/users/a%2Fb", ["clients"]),
         ("/quotas/users/a%2Fb/clients", ["<default>"]),

@@ -41,6 +41,8 @@ def go_on(session: SaslSession, client: object) -> int:
     assert isinstance(challenge, Challenge)
     client.process_server_first_message(challenge.response)  # type: ignore[attr-defined]
     outcome = session.authenticate(client.final_message())  # type: ignore[attr-defined]
+    if isinstance(outcome, DeferredVerification):
+        outcome = outcome.verify()
     assert isinstance(outcome, AuthenticatedClient)
     return session.complete(outcome)
 
@@ -182,7 +184,7 @@ def token_login_until(expiry_ms: int) -> TokenLogin:
         expiry_ms,
         stored.salt,
         4_096,
-        (TokenSecret(stored.stored_key, stored.server_key),),
+        lambda: (TokenSecret(stored.stored_key, stored.server_key),),
     )
 
 

@@ -58,7 +58,7 @@ def proof(login: TokenLogin, secret: bytes, digest: str, message: bytes) -> byte
 
 
 def accepted(login: TokenLogin, given: bytes, digest: str, message: bytes) -> bool:
-    for secret in login.secrets:
+    for secret in login.derive():
         signature = hmac.digest(secret.stored_key, message, digest)
         client_key = bytes(a ^ b for a, b in zip(given, signature, strict=True))
         if hashlib.new(digest, client_key).digest() == secret.stored_key:
@@ -129,8 +129,12 @@ def test_a_login_is_asked_of_the_newest_image_and_keys(log: MetadataLogBuilder) 
 def test_secrets_are_not_in_the_image_and_not_shown(image: Image) -> None:
     login = token_login(image, "t1", "SCRAM-SHA-256", NOW_MS, (KEY,))
     assert login is not None
-    shown = f"{login!r} {login.secrets!r} {image!r}"
-    for secret in (secret_of(KEY, "t1"), login.secrets[0].stored_key, login.secrets[0].server_key):
+    shown = f"{login!r} {login.derive()!r} {image!r}"
+    for secret in (
+        secret_of(KEY, "t1"),
+        login.derive()[0].stored_key,
+        login.derive()[0].server_key,
+    ):
         assert repr(secret) not in shown
         assert secret.hex() not in shown
 
