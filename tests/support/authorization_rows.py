@@ -32,6 +32,10 @@ CLUSTER_DENIED: Final = errors_pb2.CLUSTER_AUTHORIZATION_FAILED
 class Row:
     """``needs``: entries any one of which is enough; a deny of each is refused. ``also``: entries
     that it takes besides. ``denied``: the code, anywhere in the answer.
+
+    For real brokers (``authorization_table``): ``about`` tells the row from others of its API and
+    right. With ``own`` each client asks about a topic, group and transaction of its own, because
+    the request changes or deletes it. Answers with a code of ``retried`` are not the last ones.
     """
 
     version: int
@@ -39,6 +43,9 @@ class Row:
     needs: tuple[Binding, ...]
     denied: int
     also: tuple[Binding, ...] = ()
+    about: str = ""
+    own: bool = False
+    retried: tuple[str, ...] = ()
 
 
 def topic(operation: Op, name: str = TOPIC) -> Binding:
@@ -61,7 +68,7 @@ _ANY_ACL: Final = {
     "resource_type_filter": 1,
     "resource_name_filter": None,
     "pattern_type_filter": 1,
-    "principal_filter": None,
+    "principal_filter": "User:nobody",
     "host_filter": None,
     "operation": 1,
     "permission_type": 1,
@@ -100,6 +107,9 @@ _FORGETTING: Final = {
 }
 
 
+_TOPIC: Final = 2
+
+
 def _describing(resource_type: int, name: str) -> Values:
     resource = {
         "resource_type": resource_type,
@@ -111,11 +121,12 @@ def _describing(resource_type: int, name: str) -> Values:
 
 def _configuring(resource_type: int, name: str, operation: int | None = None) -> Values:
     """``operation``: of IncrementalAlterConfigs."""
-    config: Values = {"name": "retention.ms", "value": "1"}
+    name_of_config = "retention.ms" if resource_type == _TOPIC else "log.retention.ms"
+    config: Values = {"name": name_of_config, "value": "1"}
     if operation is not None:
         config["config_operation"] = operation
     resource = {"resource_type": resource_type, "resource_name": name, "configs": [config]}
-    return {"resources": [resource], "validate_only": False}
+    return {"resources": [resource], "validate_only": True}
 
 
 _PRODUCER: Final = {
@@ -190,6 +201,7 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
                 (topic(Op.CREATE, NEW_TOPIC), cluster(Op.CREATE)),
                 TOPIC_DENIED,
                 also=(topic(Op.DESCRIBE, NEW_TOPIC),),
+                retried=("UNKNOWN_TOPIC_OR_PARTITION",),
             ),
         ),
         9: (
@@ -252,6 +264,7 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
                 {"transactional_ids": [TRANSACTIONAL_ID]},
                 (transactional_id(Op.DESCRIBE),),
                 TRANSACTION_DENIED,
+                own=True,
             ),
         ),
         28: (
@@ -318,7 +331,7 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
                 GROUP_DENIED,
             ),
         ),
-        42: (Row(1, {"groups_names": [GROUP]}, (group(Op.DELETE),), GROUP_DENIED),),
+        42: (Row(1, {"groups_names": [GROUP]}, (group(Op.DELETE),), GROUP_DENIED, own=True),),
         47: (
             Row(0, _FORGETTING, (group(Op.DELETE),), GROUP_DENIED, also=(topic(Op.READ),)),
             Row(0, _FORGETTING, (topic(Op.READ),), TOPIC_DENIED, also=(group(Op.DELETE),)),
@@ -364,6 +377,7 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
                 {"topic_names": [TOPIC], "timeout": 1_000},
                 (topic(Op.DELETE),),
                 TOPIC_DENIED,
+                own=True,
             ),
         ),
         21: (
@@ -377,6 +391,7 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
                 },
                 (topic(Op.DELETE),),
                 TOPIC_DENIED,
+                own=True,
             ),
         ),
         22: (
@@ -501,14 +516,21 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
                 CLUSTER_DENIED,
             ),
         ),
-        35: (Row(4, {"topics": None}, (cluster(Op.DESCRIBE), cluster(Op.ALTER)), CLUSTER_DENIED),),
+        35: (
+            Row(
+                4,
+                {"topics": [{"topic": TOPIC, "partitions": [0]}]},
+                (cluster(Op.DESCRIBE), cluster(Op.ALTER)),
+                CLUSTER_DENIED,
+            ),
+        ),
         37: (
             Row(
                 3,
                 {
                     "topics": [{"name": TOPIC, "count": 2, "assignments": None}],
                     "timeout": 1_000,
-                    "validate_only": False,
+                    "validate_only": True,
                 },
                 (topic(Op.ALTER),),
                 TOPIC_DENIED,
@@ -575,7 +597,7 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
                             "ops": [{"key": "request_percentage", "value": 5.0, "remove": False}],
                         }
                     ],
-                    "validate_only": False,
+                    "validate_only": True,
                 },
                 (cluster(Op.ALTER_CONFIGS),),
                 CLUSTER_DENIED,
@@ -652,7 +674,7 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
                             "upgrade_type": 1,
                         }
                     ],
-                    "validate_only": False,
+                    "validate_only": True,
                 },
                 (cluster(Op.ALTER),),
                 CLUSTER_DENIED,

@@ -97,15 +97,22 @@ def _parts(type_: Any) -> list[Any]:  # noqa: ANN401
     return [type_]
 
 
-def record_batch(count: int = 3, value: bytes = b"value", timestamp_ms: int = 1_000) -> bytes:
+def record_batch(
+    count: int = 3,
+    value: bytes = b"value",
+    timestamp_ms: int = 1_000,
+    *,
+    transactional_producer_id: int | None = None,
+) -> bytes:
     """A batch v2 as a producer sends it, base offset 0; made by aiokafka."""
+    plain = transactional_producer_id is None
     builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=0,
-        is_transactional=0,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
+        is_transactional=0 if plain else 1,
+        producer_id=-1 if plain else transactional_producer_id,
+        producer_epoch=-1 if plain else 0,
+        base_sequence=-1 if plain else 0,
         batch_size=64 << 20,
     )
     for offset in range(count):
