@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message_factory import GetMessageClass
 
-from quorate.broker.admin.cluster_status import broker_endpoints, cluster_status
+from quorate.broker.admin.cluster_status import broker_endpoints, cluster_status, offline_alert
 from quorate.broker.admin.metric_encoding import encode_metrics
 from quorate.broker.changes.table import ADMIN_SERVICE, CHANGES, A, Change, Q
 from quorate.broker.common.broker_identity import BrokerIdentity
@@ -159,7 +159,10 @@ class AdminService:
         status.cluster_id = self._quorum.cluster_id
         status.quorum_leader = await self._quorum_leader()
         controller = self._controller.active
-        status.alerts.extend(controller.alerts if controller is not None else ())
+        if controller is not None:
+            status.alerts.extend(controller.alerts)
+            if status.offline_partitions:
+                status.alerts.append(offline_alert(status.offline_partitions))
         status.alerts.extend(self._broker_alerts())
         status.metrics.extend(
             metric

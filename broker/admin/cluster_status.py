@@ -1,6 +1,7 @@
 """The health of the cluster according to an image: its brokers, and the partitions in trouble."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from quorate.broker.controller.managers.feature_manager import statuses
 from quorate.common.types import TopicPartition
@@ -8,6 +9,8 @@ from quorate.metadata_log.codec import encode_endpoint
 from quorate.metadata_log.image import Image
 from quorate.metadata_log.partitions import Partition
 from quorate_proto.v1 import admin_pb2, replication_pb2
+
+_NAMED_MAX: Final = 5
 
 
 def cluster_status(
@@ -31,6 +34,16 @@ def cluster_status(
                 wanted = len(partition.replicas) - len(pending.adding if pending else ())
                 _note_trouble(status, tp, partition, wanted, min_insync_replicas)
     return status
+
+
+def offline_alert(offline: Sequence[admin_pb2.PartitionRef]) -> str:
+    """Return what an operator is told of partitions that nobody leads (C22)."""
+    named = ", ".join(f"{one.topic}-{one.partition}" for one in offline[:_NAMED_MAX])
+    more = f" and {len(offline) - _NAMED_MAX} more" if len(offline) > _NAMED_MAX else ""
+    return (
+        f"{len(offline)} partitions are offline: {named}{more}: start a broker of their ISR, or "
+        "accept a loss with `quorate elect-leaders --election-type unclean`"
+    )
 
 
 def broker_endpoints(image: Image) -> list[replication_pb2.BrokerEndpoint]:

@@ -114,7 +114,10 @@ class BrokerControlService(control_pb2_grpc.BrokerControlServicer):
             code = self._checked("LeaderAndIsr", request.header)
             outcomes = [] if code else await self._replicas.apply_leader_and_isr(request)
         return control_pb2.LeaderAndIsrResponse(
-            error_code=code, controller_epoch=self._fence.controller_epoch, partitions=outcomes
+            error_code=code,
+            controller_epoch=self._fence.controller_epoch,
+            partitions=outcomes,
+            version_id=request.header.version,
         )
 
     async def StopReplica(
@@ -124,7 +127,10 @@ class BrokerControlService(control_pb2_grpc.BrokerControlServicer):
             code = self._checked("StopReplica", request.header)
             outcomes = [] if code else await self._replicas.stop_replicas(request)
         return control_pb2.StopReplicaResponse(
-            error_code=code, controller_epoch=self._fence.controller_epoch, partitions=outcomes
+            error_code=code,
+            controller_epoch=self._fence.controller_epoch,
+            partitions=outcomes,
+            version_id=request.header.version,
         )
 
     async def UpdateMetadata(

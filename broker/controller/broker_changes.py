@@ -18,7 +18,7 @@ from quorate.broker.controller.managers.decisions import ControllerTenure
 from quorate.broker.controller.tenure import EventPriority, EventQueue, TenureEnded, Writer
 from quorate.broker.metadata.metadata_follower import MetadataFollower
 from quorate.common.types import BrokerEpoch, BrokerId, TopicIdPartition
-from quorate.metadata_log.image import Changes, EntityKey, Image
+from quorate.metadata_log.image import Broker, Changes, EntityKey, Image
 from quorate.metadata_log.records import Operation, OperationResult
 from quorate.quorum.quorum_errors import QuorumError
 from quorate_proto.v1 import control_pb2, errors_pb2
@@ -136,11 +136,38 @@ class BrokerChanges:
         remaining = broker_manager.reported_replicas(self._images.image, request)
         return control_pb2.ReportReplicasResponse(remaining_partitions=len(remaining))
 
+    def elections_failed(self, broker: Broker, tips: Sequence[TopicIdPartition]) -> None:
+        """Elect others where ``broker`` answered that it cannot lead (C21)."""
+
+        async def elect_others() -> None:
+            await self._patiently(lambda: self._elect_others(broker, tips))
+
+        self._events.put(EventPriority.BROKERS, elect_others)
+
+    async def _elect_others(self, broker: Broker, tips: Sequence[TopicIdPartition]) -> None:
+        for _ in range(SHUTDOWN_ROUNDS_MAX):
+            image = self._images.image
+            operations = broker_manager.failed_elections(
+                image, self._tenure, broker, tips, self.staying(image)
+            )
+            if not operations:
+                return
+            log.warning(
+                "broker %d cannot lead %d partitions: others are elected",
+                broker.broker_id,
+                len(operations),
+            )
+            await self._writer.commit(operations)
+
     async def _reconsider(self) -> None:
         self._due = False
+        await self._patiently(self._settle)
+
+    async def _patiently(self, decide_and_write: Callable[[], Awaitable[None]]) -> None:
+        """Repeat the work until the quorum has answered, or the tenure has ended."""
         while True:
             try:
-                await self._settle()
+                await decide_and_write()
             except TenureEnded:
                 return
             except QuorumError as error:

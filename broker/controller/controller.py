@@ -119,6 +119,7 @@ class Controller:
             images=images,
             guard=self._guard,
             timeout_ms=timeout_ms,
+            on_failed_elections=lambda broker, tips: self._brokers.elections_failed(broker, tips),
         )
         self._channel_manager = ControllerChannelManager(self._channels)
         links = LinkReports()

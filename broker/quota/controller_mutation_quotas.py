@@ -2,6 +2,10 @@
 (KIP-599).
 
 Only the token bucket enforces the quota. The rate beside it is a metric (Q9).
+
+The buckets are not replicated. A new controller takes every bucket for empty at the beginning of
+its tenure, so that a change of the controller gives nobody a second burst; a debt is forgiven
+(Q15).
 """
 
 from collections.abc import Iterator
@@ -9,7 +13,7 @@ from typing import Final
 
 from quorate.broker.quota.quota_errors import MutationQuotaExceeded
 from quorate.broker.quota.token_bucket import TokenBucket
-from quorate.broker.quota.windowed_rate import QuotaWindow, WindowedRate
+from quorate.broker.quota.windowed_rate import QuotaWindow, WindowedAverage, WindowedRate
 from quorate.common.metrics.family import Family, MetricKind, Sample
 from quorate.metadata_log.client_quotas import (
     CONTROLLER_MUTATION_RATE,
@@ -31,7 +35,9 @@ def _mutation(name: str, kafka_name: str, doc: str) -> Family:
 RATE: Final = _mutation("rate", "rate", "Partitions created, added and deleted per second.")
 TOKENS: Final = _mutation("tokens", "tokens", "Left in the bucket; below 0 while throttled.")
 THROTTLE_TIME: Final = _mutation(
-    "throttle_time_ms", "throttle-time", "Average time that a client was told to wait."
+    "throttle_time_ms",
+    "throttle-time",
+    "Average time that clients were told to wait, of the last windows.",
 )
 
 CACHED_BUCKETS_MAX: Final = 10_000
@@ -48,23 +54,7 @@ class _Usage:
     def __init__(self, bucket: TokenBucket, window: QuotaWindow) -> None:
         self.bucket = bucket
         self.rate = WindowedRate(window)
-        self.throttle_times_ms = _Average()
-
-
-class _Average:
-    __slots__ = ("_count", "_total")
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._total = 0.0
-
-    def record(self, value: float) -> None:
-        self._count += 1
-        self._total += value
-
-    @property
-    def value(self) -> float:
-        return self._total / self._count if self._count else 0.0
+        self.throttle_times_ms = WindowedAverage(window)
 
 
 class ControllerMutationQuota:
@@ -109,7 +99,7 @@ class ControllerMutationQuota:
 
     def _note(self, throttle_time_ms: int, now_ms: float) -> None:
         if throttle_time_ms and self._usage is not None:
-            self._usage.throttle_times_ms.record(throttle_time_ms)
+            self._usage.throttle_times_ms.record(throttle_time_ms, now_ms)
         self._throttle_time_ms = throttle_time_ms
         self._throttled_ms = now_ms
 
@@ -125,11 +115,14 @@ class ControllerMutationQuotaManager:
     """The token buckets of all clients, during the tenure of one controller.
 
     The rate R of a bucket is the quota Q, and its burst B is Q times the span of all windows (Q2,
-    Q8).
+    Q8). ``empty_since_ms`` is the beginning of a tenure that follows another one: what clients used
+    before is not known, so their buckets are taken for empty then. None means that there was no
+    controller before.
     """
 
-    def __init__(self, window: QuotaWindow) -> None:
+    def __init__(self, window: QuotaWindow, empty_since_ms: float | None = None) -> None:
         self._window = window
+        self._empty_since_ms = empty_since_ms
         self._usages: dict[ClientQuotaEntity, _Usage] = {}
 
     def quota_for(
@@ -156,18 +149,26 @@ class ControllerMutationQuotaManager:
             labels = (shared_by.user or "", shared_by.client_id or "")
             yield Sample(RATE, usage.rate.per_second(now_ms), labels)
             yield Sample(TOKENS, usage.bucket.tokens(now_ms), labels)
-            yield Sample(THROTTLE_TIME, usage.throttle_times_ms.value, labels)
+            yield Sample(THROTTLE_TIME, usage.throttle_times_ms.value(now_ms), labels)
 
     def _usage(self, quota: QuotaInForce, now_ms: float) -> _Usage:
         burst = quota.limit * self._window.span_ms / 1_000
         usage = self._usages.get(quota.shared_by)
         if usage is None:
             self._make_room(now_ms)
-            usage = _Usage(TokenBucket(quota.limit, burst, now_ms), self._window)
+            usage = _Usage(self._bucket(quota.limit, burst, now_ms), self._window)
             self._usages[quota.shared_by] = usage
         elif usage.bucket.rate != quota.limit:
             usage.bucket.set_limits(quota.limit, burst, now_ms)
         return usage
+
+    def _bucket(self, limit: float, burst: float, now_ms: float) -> TokenBucket:
+        """Return the bucket of a client of which nothing is known."""
+        bucket = TokenBucket(limit, burst, now_ms)
+        if self._empty_since_ms is not None:
+            filled = limit * max(0.0, now_ms - self._empty_since_ms) / 1_000
+            bucket.take(max(0.0, burst - filled), now_ms)
+        return bucket
 
     def _make_room(self, now_ms: float) -> None:
         """Forget full buckets if there are too many. A new bucket is full too, so no client gains

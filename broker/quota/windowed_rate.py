@@ -1,5 +1,5 @@
-"""Kafka's windowed rate: the amount that was counted in the last windows, divided by their time
-span.
+"""Kafka's windowed rate, which is the amount that was counted in the last windows divided by their
+time span, and its windowed average.
 """
 
 import math
@@ -24,11 +24,12 @@ class QuotaWindow:
 
 
 class _Sample:
-    __slots__ = ("start_ms", "total")
+    __slots__ = ("count", "start_ms", "total")
 
     def __init__(self, start_ms: float) -> None:
         self.start_ms = start_ms
         self.total = 0.0
+        self.count = 0
 
 
 class WindowedRate:
@@ -78,6 +79,37 @@ class WindowedRate:
         elapsed_ms = now_ms - self._samples[0].start_ms if self._samples else 0.0
         missing = self._window.samples - 1 - int(elapsed_ms // sample_ms)
         return max(elapsed_ms + max(0, missing) * sample_ms, sample_ms)
+
+    def _forget(self, now_ms: float) -> None:
+        while self._samples and now_ms - self._samples[0].start_ms >= self._window.span_ms:
+            self._samples.popleft()
+
+
+class WindowedAverage:
+    """The average of the values of the last windows, or 0 without any. Times are as in
+    ``WindowedRate``.
+    """
+
+    __slots__ = ("_samples", "_window")
+
+    def __init__(self, window: QuotaWindow) -> None:
+        self._window = window
+        self._samples: deque[_Sample] = deque()
+
+    def record(self, value: float, now_ms: float) -> None:
+        """Add ``value`` at ``now_ms``."""
+        samples = self._samples
+        if not samples or now_ms - samples[-1].start_ms >= self._window.sample_ms:
+            self._forget(now_ms)
+            samples.append(_Sample(now_ms))
+        samples[-1].total += value
+        samples[-1].count += 1
+
+    def value(self, now_ms: float) -> float:
+        """Return the average of the values that are not older than all windows."""
+        self._forget(now_ms)
+        count = sum(sample.count for sample in self._samples)
+        return sum(sample.total for sample in self._samples) / count if count else 0.0
 
     def _forget(self, now_ms: float) -> None:
         while self._samples and now_ms - self._samples[0].start_ms >= self._window.span_ms:

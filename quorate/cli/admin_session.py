@@ -30,7 +30,7 @@ def open_admin(
         click.UsageError, LocalClusterError: as ``resolve_bootstrap``.
         ConfigError, InvalidOption: the security options cannot be used.
     """
-    from quorate.client.admin import DEFAULT_TIMEOUT_MS, AdminClient
+    from quorate.client.admin import AdminClient
 
     addresses = given_grpc_servers()
     if addresses and (bootstrap_server or data):
@@ -40,7 +40,7 @@ def open_admin(
     return AdminClient(
         None if addresses else bootstrap,
         grpc_addresses=addresses,
-        timeout_ms=timeout_ms or DEFAULT_TIMEOUT_MS,
+        timeout_ms=timeout_ms,
         client_id=CLIENT_ID,
         options=client_options(),
     )

@@ -148,9 +148,10 @@ def as_librdkafka(options: Mapping[str, str]) -> dict[str, str]:
     Raises:
         InvalidOption: an option cannot be used.
     """
+    from quorate.client.admin_options import read_admin_options
     from quorate.client.security import read_options
 
-    security = read_options(options).kafka
+    security = read_options(read_admin_options(options).others).kafka
     found = {
         "security.protocol": security.protocol,
         "ssl.ca.location": security.ca,

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
 
 from quorate.client.admin_connection import ClusterConnection
+from quorate.client.admin_options import AdminOptions, read_admin_options
 from quorate.client.bootstrap import discover
 from quorate.client.call_steps import Steps
 from quorate.client.calls import acl_calls as acls
@@ -24,7 +25,6 @@ from quorate.client.calls import user_calls as users
 from quorate.client.runners import AsyncRunner, BlockingRunner
 from quorate.client.security import ClientSecurity, read_options
 
-DEFAULT_TIMEOUT_MS: Final = 30_000
 NO_OPTIONS: Final[Mapping[str, str]] = MappingProxyType({})
 
 P = ParamSpec("P")
@@ -108,9 +108,12 @@ class AdminClient(AdminMethods):
 
     ``bootstrap_servers`` are Kafka addresses, ``host:port,host:port``; the gRPC addresses are found
     through them. ``grpc_addresses`` are gRPC addresses of brokers, where they are known already.
-    ``options`` say how the client authenticates and which servers it trusts, see
-    ``quorate.client.security``.
-    Every method raises ``ClusterUnreachable`` when no broker answers within ``timeout_ms``.
+    ``options`` say how the client authenticates and which servers it trusts
+    (``quorate.client.security``), and how it retries (``quorate.client.admin_options``).
+    ``timeout_ms`` goes before the option ``default.api.timeout.ms``: every method raises
+    ``ClusterUnreachable`` when no broker answers within it, and a change that is over the client's
+    quota is retried until then. Without ``retry_on_quota_violation`` it is refused at once,
+    whatever the options of the call say.
     Outcomes per topic are values: look at ``TopicResult.ok`` or call ``raise_for_error()``.
     """
 
@@ -119,18 +122,20 @@ class AdminClient(AdminMethods):
         bootstrap_servers: str | None = None,
         *,
         grpc_addresses: Sequence[str] = (),
-        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        timeout_ms: int | None = None,
         client_id: str = "quorate-admin",
+        retry_on_quota_violation: bool | None = None,
         options: Mapping[str, str] = NO_OPTIONS,
     ) -> None:
-        security = read_options(options)
+        own = read_admin_options(
+            options, timeout_ms=timeout_ms, retry_on_quota_violation=retry_on_quota_violation
+        )
+        security = read_options(own.others)
         self._runner = BlockingRunner(
             _way_in(bootstrap_servers, grpc_addresses, security.kafka), security.grpc
         )
-        self._connection = ClusterConnection(
-            bootstrap_servers or ",".join(grpc_addresses),
-            timeout_ms=timeout_ms,
-            client_id=client_id,
+        self._connection = _connection(
+            bootstrap_servers or ",".join(grpc_addresses), own, client_id
         )
 
     def carry_out(self, steps: Steps[R]) -> R:
@@ -158,18 +163,20 @@ class AsyncAdminClient(AdminMethods):
         bootstrap_servers: str | None = None,
         *,
         grpc_addresses: Sequence[str] = (),
-        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        timeout_ms: int | None = None,
         client_id: str = "quorate-admin",
+        retry_on_quota_violation: bool | None = None,
         options: Mapping[str, str] = NO_OPTIONS,
     ) -> None:
-        security = read_options(options)
+        own = read_admin_options(
+            options, timeout_ms=timeout_ms, retry_on_quota_violation=retry_on_quota_violation
+        )
+        security = read_options(own.others)
         self._runner = AsyncRunner(
             _way_in(bootstrap_servers, grpc_addresses, security.kafka), security.grpc
         )
-        self._connection = ClusterConnection(
-            bootstrap_servers or ",".join(grpc_addresses),
-            timeout_ms=timeout_ms,
-            client_id=client_id,
+        self._connection = _connection(
+            bootstrap_servers or ",".join(grpc_addresses), own, client_id
         )
 
     async def carry_out(self, steps: Steps[R]) -> R:
@@ -184,6 +191,15 @@ class AsyncAdminClient(AdminMethods):
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
+
+
+def _connection(description: str, options: AdminOptions, client_id: str) -> ClusterConnection:
+    return ClusterConnection(
+        description,
+        timeout_ms=options.timeout_ms,
+        client_id=client_id,
+        retry_on_quota_violation=options.retry_on_quota_violation,
+    )
 
 
 def _way_in(

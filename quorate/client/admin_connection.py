@@ -79,13 +79,22 @@ class ClusterConnection:
     """Carries out admin calls at any broker or at the controller, and retries until a deadline.
 
     ``description`` is the address that the user gave, for messages. The class is not thread-safe;
-    calls of one thread may overlap.
+    calls of one thread may overlap. Without ``retry_on_quota_violation`` no call is retried because
+    of a quota, whatever its options say (Q10).
     """
 
-    def __init__(self, description: str, *, timeout_ms: int, client_id: str) -> None:
+    def __init__(
+        self,
+        description: str,
+        *,
+        timeout_ms: int,
+        client_id: str,
+        retry_on_quota_violation: bool = True,
+    ) -> None:
         self._description = description
         self._timeout_ms = timeout_ms
         self._client_id = client_id
+        self._retry_on_quota_violation = retry_on_quota_violation
         self._addresses: list[str] = []
         self._controller: str | None = None
 
@@ -109,7 +118,7 @@ class ClusterConnection:
     def _answer(self, question: Question, deadline: "_Deadline") -> Effects[Any]:
         match question:
             case WaitBeforeRetry(time_ms=time_ms):
-                if time_ms / 1000 >= deadline.left_s():
+                if not self._retry_on_quota_violation or time_ms / 1000 >= deadline.left_s():
                     return False
                 yield Pause(time_ms / 1000)
                 return True

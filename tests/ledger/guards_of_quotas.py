@@ -1,4 +1,4 @@
-"""Guards of the quota on controller mutations (Q1 to Q14)."""
+"""Guards of the quota on controller mutations (Q1 to Q15)."""
 
 from typing import Final
 
@@ -73,12 +73,12 @@ MUTANTS: Final = (
         "test_q8_the_burst_is_the_quota_times_all_windows",
     ),
     CodeMutant(
-        "throttle-is-noted",
-        f"{_BUCKETS}.controller_mutation_quotas:ControllerMutationQuota._note",
-        "self._usage.throttle_times_ms.record(throttle_time_ms)",
+        "throttle-of-the-windows",
+        f"{_BUCKETS}.windowed_rate:WindowedAverage.value",
+        "self._forget(now_ms)",
         "pass",
         f"{_TESTS_OF_BUCKETS}/test_controller_mutations.py::"
-        "test_q9_metrics_tell_rate_tokens_and_average_throttle_time",
+        "test_q9_throttle_time_is_the_average_of_the_last_windows",
     ),
     CodeMutant(
         "retries-are-asked-for",
@@ -117,5 +117,13 @@ MUTANTS: Final = (
         "if False:",
         "tests/unit/metadata_log/test_apply_mutation_quota.py::"
         "test_q14_no_raw_write_creates_expands_or_deletes_topics",
+    ),
+    CodeMutant(
+        "no-second-burst",
+        f"{_BUCKETS}.controller_mutation_quotas:ControllerMutationQuotaManager._bucket",
+        "self._empty_since_ms is not None",
+        "False",
+        f"{_TESTS_OF_CONTROLLER}/test_cluster_quotas.py::"
+        "test_q15_the_next_controller_gives_no_second_burst",
     ),
 )

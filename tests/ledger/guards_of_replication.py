@@ -1,4 +1,4 @@
-"""Guards of controller and replication (C1 to C20)."""
+"""Guards of controller and replication (C1 to C22)."""
 
 from typing import Final
 
@@ -170,5 +170,21 @@ MUTANTS: Final = (
         "_outcome(topic.topic, told.partition, code)",
         "_outcome(topic.topic, told.partition, 0)",
         f"{_TESTS_OF_REPLICATION}/test_commands.py::test_c20_every_partition_has_its_outcome",
+    ),
+    CodeMutant(
+        "failed-elections",
+        f"{_CHANNELS}.broker_channel:LeaderAndIsrQueue._faults",
+        "self._shared.on_failed_elections(self._broker, unled)",
+        "pass",
+        f"{_TESTS_OF_CONTROLLER}/test_cluster_reports.py::"
+        "test_c21_where_a_leader_cannot_lead_another_is_elected",
+    ),
+    CodeMutant(
+        "offline-is-an-alert",
+        "quorate.broker.controller.managers.partition_change:_without_isr",
+        "return LeadershipChange(NO_BROKER, kept)",
+        "return None",
+        "tests/unit/control/test_admin_service.py::"
+        "test_c2_status_counts_what_is_offline_and_what_lacks_replicas",
     ),
 )

@@ -14,7 +14,7 @@ raises an alert meanwhile (C18).
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import Any, Final, Protocol
 
@@ -34,7 +34,7 @@ from quorate.broker.controller.managers.decisions import ControllerTenure
 from quorate.broker.controller.tenure import TenureGuard
 from quorate.broker.metadata.metadata_follower import MetadataFollower
 from quorate.broker.rpc.peer_channels import Peer, PeerChannels
-from quorate.common.types import ControllerEpoch, TopicIdPartition
+from quorate.common.types import ControllerEpoch, TopicIdPartition, TopicPartition
 from quorate.metadata_log.image import Broker
 from quorate_proto.v1 import control_pb2, control_pb2_grpc, errors_pb2
 
@@ -149,6 +149,10 @@ FULL_REQUESTS_AT_ONCE: Final = {
 """The number of requests about all partitions or topics that are built or in flight at a time."""
 
 
+FailedElections = Callable[[Broker, Sequence[TopicIdPartition]], None]
+"""Is told of the partitions that a broker was to lead and says that it cannot."""
+
+
 class ChannelContext:
     """The objects that the queues to all brokers share."""
 
@@ -160,12 +164,14 @@ class ChannelContext:
         images: MetadataFollower,
         guard: TenureGuard,
         timeout_ms: int,
+        on_failed_elections: FailedElections = lambda _broker, _tips: None,
     ) -> None:
         self.requests = requests
         self.transport = transport
         self.images = images
         self.guard = guard
         self.timeout_ms = timeout_ms
+        self.on_failed_elections = on_failed_elections
         self.alerts: dict[tuple[int, ControlKind], str] = {}
         self.slots = {
             kind: RequestSlots(at_once) for kind, at_once in FULL_REQUESTS_AT_ONCE.items()
@@ -299,10 +305,7 @@ class ControlRequestQueue(ABC):
         return True
 
     def _read_outcomes(self, response: ControlResponse) -> None:
-        outcomes = (
-            () if isinstance(response, control_pb2.UpdateMetadataResponse) else response.partitions
-        )
-        faults = [outcome for outcome in outcomes if outcome.error_code in _FAULTS]
+        faults = self._faults(response)
         if faults:
             first = faults[0]
             self._alert(
@@ -311,6 +314,12 @@ class ControlRequestQueue(ABC):
             )
         else:
             self._shared.alerts.pop((self._broker.broker_id, self.kind), None)
+
+    def _faults(self, response: ControlResponse) -> Sequence[control_pb2.PartitionOutcome]:
+        """Return the outcomes of partitions that need an operator."""
+        if isinstance(response, control_pb2.UpdateMetadataResponse):
+            return ()
+        return [outcome for outcome in response.partitions if outcome.error_code in _FAULTS]
 
     def _alert(self, what: str) -> None:
         text = f"{self.kind.value} to broker {self._broker.broker_id} {what}"
@@ -333,6 +342,8 @@ class LeaderAndIsrQueue(ControlRequestQueue):
         self._taken: tuple[bool, set[TopicIdPartition]] | None = None
         self._answered = asyncio.Event()
         self._answered.set()
+        self._failed: dict[TopicPartition, control_pb2.PartitionOutcome] = {}
+        """The partitions whose last leadership the broker could not take up."""
 
     def enqueue(self, tips: Iterable[TopicIdPartition]) -> None:
         """Enqueue partitions whose leadership changed."""
@@ -376,6 +387,30 @@ class LeaderAndIsrQueue(ControlRequestQueue):
             everything, some = self._taken
             self._all = self._all or everything
             self._some |= some
+
+    def _faults(self, response: ControlResponse) -> Sequence[control_pb2.PartitionOutcome]:
+        """Return the faults of this response, and those of earlier ones that still hold.
+
+        The election of a leader that cannot lead has failed: another one is to be elected.
+        """
+        assert isinstance(response, control_pb2.LeaderAndIsrResponse)
+        image, own = self._shared.images.image, self._broker.broker_id
+        new = {TopicPartition(one.topic, one.partition): one for one in super()._faults(response)}
+        told = {TopicPartition(one.topic, one.partition) for one in response.partitions}
+        held = {tp: one for tp, one in self._failed.items() if tp not in told} | new
+        self._failed = {
+            tp: one
+            for tp, one in held.items()
+            if (leaf := image.partition(tp)) is not None and own in leaf.replicas
+        }
+        unled = [
+            TopicIdPartition(image.topics[tp.topic].topic_id, tp.partition)
+            for tp in new
+            if (leaf := image.partition(tp)) is not None and leaf.leader == own
+        ]
+        if unled:
+            self._shared.on_failed_elections(self._broker, unled)
+        return tuple(self._failed.values())
 
 
 class StopReplicaQueue(ControlRequestQueue):

@@ -6,7 +6,7 @@ metadata log. A restart is therefore noticed even if the broker returned between
 even if those were the checks of two different controllers (B3).
 """
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 
 from quorate.broker.controller.managers import partition_change
 from quorate.broker.controller.managers.decisions import ControllerTenure
@@ -16,7 +16,7 @@ from quorate.broker.controller.managers.partition_change import (
     LiveBrokers,
 )
 from quorate.common.types import BrokerId, TopicId, TopicIdPartition
-from quorate.metadata_log.image import Image
+from quorate.metadata_log.image import Broker, Image
 from quorate.metadata_log.partitions import Topic
 from quorate.metadata_log.records import BrokerAdmitted, Operation, PartitionChange
 from quorate_proto.v1 import control_pb2, errors_pb2
@@ -173,6 +173,35 @@ def report_changes(
         if broker_id not in partition.isr and not partition.offline and not done:
             same = partition_change.LeadershipChange(partition.leader, partition.isr)
             operations.append(_operation(tenure, topic, number, same))
+    return operations
+
+
+def failed_elections(
+    image: Image,
+    tenure: ControllerTenure,
+    broker: Broker,
+    tips: Iterable[TopicIdPartition],
+    candidates: Brokers,
+) -> list[Operation]:
+    """Return operations that elect another leader where ``broker`` was elected and cannot lead
+    (C21).
+
+    It leaves the ISR, so it is not elected again. It stays where it is the last one that could
+    lead: an operator has to look at it.
+    """
+    live = image.brokers.get(broker.broker_id)
+    if live is None or live.epoch != broker.epoch:
+        return []  # Its next incarnation is told anew.
+    operations = []
+    for tip in tips:
+        topic = image.topic_by_id(tip.topic_id)
+        if topic is None or tip.partition >= image.kept(topic):
+            continue
+        partition = topic.partitions[tip.partition]
+        if partition.leader == broker.broker_id:
+            decision = partition_change.without(partition, broker.broker_id, candidates)
+            if decision is not None:
+                operations.append(_operation(tenure, topic, tip.partition, decision))
     return operations
 
 

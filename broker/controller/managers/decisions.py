@@ -19,11 +19,20 @@ OWN_FIELDS_BYTES: Final = 256
 MAX_OPERATIONS_BYTES: Final = Transaction.MAX_ENCODED_BYTES - OWN_FIELDS_BYTES
 
 
+FIRST_EPOCH: Final = 1
+"""The epoch of a cluster's first controller (E2)."""
+
+
 class ControllerTenure(NamedTuple):
     """One tenure of one controller. Every write of a controller carries its epoch (E3)."""
 
     controller_id: BrokerId
     controller_epoch: ControllerEpoch
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this cluster never had another controller."""
+        return self.controller_epoch == FIRST_EPOCH
 
     def operation(self, *records: Record) -> Operation:
         """Return ``records`` as one operation that is only valid while this tenure lasts."""

@@ -118,7 +118,8 @@ class TopicRequests:
         self._quotas = ControllerMutationQuotaManager(
             QuotaWindow(
                 config[CONTROLLER_QUOTA_WINDOW_NUM], config[CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS]
-            )
+            ),
+            empty_since_ms=None if tenure.is_first else _now_ms(),
         )
 
     def register(self, pipeline: CommandPipeline) -> None:

@@ -268,10 +268,13 @@ class LeaderAndIsrResponse(google.protobuf.message.Message):
     ERROR_CODE_FIELD_NUMBER: builtins.int
     CONTROLLER_EPOCH_FIELD_NUMBER: builtins.int
     PARTITIONS_FIELD_NUMBER: builtins.int
+    VERSION_ID_FIELD_NUMBER: builtins.int
     error_code: builtins.int
     """Of the whole request: 0, STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
     controller_epoch: builtins.int
     """Highest the receiver knows: tells a deposed controller (E3)."""
+    version_id: builtins.int
+    """Version of the request that is answered; brokers before 0.2 say 0 (C20)."""
     @property
     def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___PartitionOutcome]:
         """One per partition."""
@@ -282,8 +285,9 @@ class LeaderAndIsrResponse(google.protobuf.message.Message):
         error_code: builtins.int = ...,
         controller_epoch: builtins.int = ...,
         partitions: collections.abc.Iterable[Global___PartitionOutcome] | None = ...,
+        version_id: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["controller_epoch", b"controller_epoch", "error_code", b"error_code", "partitions", b"partitions"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["controller_epoch", b"controller_epoch", "error_code", b"error_code", "partitions", b"partitions", "version_id", b"version_id"]) -> None: ...
 
 Global___LeaderAndIsrResponse: typing_extensions.TypeAlias = LeaderAndIsrResponse
 
@@ -357,9 +361,12 @@ class StopReplicaResponse(google.protobuf.message.Message):
     ERROR_CODE_FIELD_NUMBER: builtins.int
     CONTROLLER_EPOCH_FIELD_NUMBER: builtins.int
     PARTITIONS_FIELD_NUMBER: builtins.int
+    VERSION_ID_FIELD_NUMBER: builtins.int
     error_code: builtins.int
     """As in LeaderAndIsrResponse."""
     controller_epoch: builtins.int
+    """As in LeaderAndIsrResponse."""
+    version_id: builtins.int
     """As in LeaderAndIsrResponse."""
     @property
     def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___PartitionOutcome]:
@@ -371,8 +378,9 @@ class StopReplicaResponse(google.protobuf.message.Message):
         error_code: builtins.int = ...,
         controller_epoch: builtins.int = ...,
         partitions: collections.abc.Iterable[Global___PartitionOutcome] | None = ...,
+        version_id: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["controller_epoch", b"controller_epoch", "error_code", b"error_code", "partitions", b"partitions"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["controller_epoch", b"controller_epoch", "error_code", b"error_code", "partitions", b"partitions", "version_id", b"version_id"]) -> None: ...
 
 Global___StopReplicaResponse: typing_extensions.TypeAlias = StopReplicaResponse
 

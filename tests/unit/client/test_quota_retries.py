@@ -8,6 +8,7 @@ import pytest
 from quorate.client import ThrottlingQuotaExceededError
 from quorate.client.admin import AdminClient
 from quorate.client.admin_connection import ClusterConnection, Pause
+from quorate.client.admin_options import read_admin_options
 from quorate.client.call_steps import Steps, ToController, WaitBeforeRetry
 from quorate.client.calls import topic_calls as topics
 from quorate.client.errors import RequestFailed
@@ -19,11 +20,13 @@ from quorate.client.results import (
     NewTopic,
     TopicResult,
 )
+from quorate.client.security import InvalidOption
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.admin_cluster import FakeCluster, serving
 
 OVER = errors_pb2.THROTTLING_QUOTA_EXCEEDED
 NO_TIME = False
+OPTED_OUT = {"retry.on.quota.violation": "false"}
 
 
 def answer(throttle_time_ms: int = 0, **codes: int) -> admin_pb2.CreateTopicsResponse:
@@ -108,12 +111,15 @@ def test_q10_retrying_is_the_default() -> None:
         assert options.retry_on_quota_violation
 
 
-def waiting(timeout_ms: int, time_ms: int) -> Any:  # noqa: ANN401
+def waiting(timeout_ms: int, time_ms: int, *, retry: bool = True) -> Any:  # noqa: ANN401
     def steps() -> Steps[bool]:
         waited: bool = yield WaitBeforeRetry(time_ms)
         return waited
 
-    return ClusterConnection("c", timeout_ms=timeout_ms, client_id="x").carry_out(steps())
+    connection = ClusterConnection(
+        "c", timeout_ms=timeout_ms, client_id="x", retry_on_quota_violation=retry
+    )
+    return connection.carry_out(steps())
 
 
 def test_q10_a_call_waits_no_longer_than_it_may_take() -> None:
@@ -125,6 +131,45 @@ def test_q10_a_call_waits_no_longer_than_it_may_take() -> None:
     with pytest.raises(StopIteration) as end:
         next(waiting(1_000, 5_000))
     assert end.value.value is False
+
+
+def test_q10_a_client_that_opts_out_waits_for_no_quota() -> None:
+    with pytest.raises(StopIteration) as end:
+        next(waiting(10_000, 5_000, retry=False))
+    assert end.value.value is False
+
+
+def test_q10_a_client_may_opt_out_for_all_its_calls(cluster: FakeCluster) -> None:
+    for options in ({"retry_on_quota_violation": False}, {"options": OPTED_OUT}):
+        cluster.over_quota.append(None)
+        with AdminClient(grpc_addresses=cluster.addresses, **options) as admin:
+            assert admin.create_topics([NewTopic(name="t")])[0].is_over_quota
+    assert not cluster.brokers[0].created
+
+
+def test_q10_kafkas_option_says_how_long_a_call_may_take() -> None:
+    assert read_admin_options({}) == (30_000, True, {})
+    own = {"default.api.timeout.ms": "5000", **OPTED_OUT}
+    assert read_admin_options({**own, "sasl.username": "a"}) == (
+        5_000,
+        False,
+        {"sasl.username": "a"},
+    )
+    assert read_admin_options(own, timeout_ms=7, retry_on_quota_violation=True)[:2] == (7, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("default.api.timeout.ms", "0"),
+        ("default.api.timeout.ms", "-1"),
+        ("default.api.timeout.ms", "soon"),
+        ("retry.on.quota.violation", "perhaps"),
+    ],
+)
+def test_q10_an_option_that_makes_no_sense_is_named(name: str, value: str) -> None:
+    with pytest.raises(InvalidOption, match=f"{name}={value}"):
+        read_admin_options({name: value})
 
 
 @pytest.fixture

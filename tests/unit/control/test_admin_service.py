@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from quorate.broker.admin.admin_service import AdminService, BrokerToControllerService
-from quorate.broker.admin.cluster_status import cluster_status
+from quorate.broker.admin.cluster_status import cluster_status, offline_alert
 from quorate.broker.admin.metadata_view_service import MetadataViewService
 from quorate.broker.changes.table import (
     ALLOCATE_PRODUCER_IDS,
@@ -243,6 +243,14 @@ def test_c2_status_counts_what_is_offline_and_what_lacks_replicas() -> None:
     assert [(one.topic, one.partition) for one in hurt.under_replicated_partitions] == [
         ("orders", 0)
     ]
+    assert offline_alert(hurt.offline_partitions).startswith("1 partitions are offline: orders-1: ")
+
+
+def test_c22_many_offline_partitions_are_one_alert() -> None:
+    offline = [admin_pb2.PartitionRef(topic="t", partition=number) for number in range(7)]
+    assert "7 partitions are offline: t-0, t-1, t-2, t-3, t-4 and 2 more: " in offline_alert(
+        offline
+    )
 
 
 def test_c11_replicas_on_their_way_are_no_trouble() -> None:

@@ -100,6 +100,23 @@ async def test_c20_outcomes_are_per_partition() -> None:
     assert len((await broker.service.StopReplica(request, NO_CONTEXT)).partitions) == 1
 
 
+async def test_c20_responses_name_the_version_that_they_answer() -> None:
+    broker = Broker()
+    broker.replicas.may_go_on.set()
+    header = _header(1)
+    header.version = 5
+    leading = control_pb2.LeaderAndIsrRequest(header=header)
+    assert (await broker.service.LeaderAndIsr(leading, NO_CONTEXT)).version_id == 5
+    header.version = 4
+    stopping = control_pb2.StopReplicaRequest(header=header)
+    assert (await broker.service.StopReplica(stopping, NO_CONTEXT)).version_id == 4
+    header.controller_epoch = 0
+    refused = await broker.service.StopReplica(
+        control_pb2.StopReplicaRequest(header=header), NO_CONTEXT
+    )
+    assert (refused.error_code, refused.version_id) == (errors_pb2.STALE_CONTROLLER_EPOCH, 4)
+
+
 async def test_b2_nothing_is_obeyed_before_the_own_epoch_is_known() -> None:
     broker = Broker()
     broker.replicas.may_go_on.set()

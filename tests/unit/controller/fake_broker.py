@@ -26,7 +26,7 @@ from quorate.broker.metadata.metadata_follower import MetadataFollower
 from quorate.common.configuration import Configuration
 from quorate.common.types import BrokerEpoch, BrokerId, Endpoint
 from quorate.metadata_log.records import Listener, LostReplica
-from quorate_proto.v1 import control_pb2
+from quorate_proto.v1 import control_pb2, errors_pb2
 from tests.support.acls import NO_AUTHORIZER
 from tests.support.local_quorum import LocalQuorum, LocalQuorumClient
 
@@ -50,13 +50,19 @@ class RecordedReplicas:
     def __init__(self) -> None:
         self.led: list[control_pb2.LeaderAndIsrRequest] = []
         self.stopped: list[control_pb2.StopReplicaRequest] = []
+        self.broken: set[str] = set()
+        """Topics whose partitions it cannot lead."""
 
     async def apply_leader_and_isr(
         self, request: control_pb2.LeaderAndIsrRequest
     ) -> list[control_pb2.PartitionOutcome]:
         self.led.append(request)
         return [
-            control_pb2.PartitionOutcome(topic=topic.topic, partition=one.partition)
+            control_pb2.PartitionOutcome(
+                topic=topic.topic,
+                partition=one.partition,
+                error_code=errors_pb2.KAFKA_STORAGE_ERROR if topic.topic in self.broken else 0,
+            )
             for topic in request.topics
             for one in topic.partitions
         ]

@@ -55,12 +55,16 @@ class Line:
         self.answers: list[ControlResponse | NoControlResponse] = []
         self.gates: dict[ControlKind, asyncio.Event] = {}
         self.deposed: list[int] = []
+        self.failed: list[tuple[int, list[TopicIdPartition]]] = []
         self.shared = ChannelContext(
             requests=ControlRequestBuilder(TENURE, 1_000),
             transport=self,
             images=ShownImage(lambda: self.log.image),
             guard=TenureGuard(TENURE, session_timeout_ms=60_000, on_end=self.deposed.append),
             timeout_ms=1_000,
+            on_failed_elections=lambda broker, tips: self.failed.append(
+                (broker.broker_id, list(tips))
+            ),
         )
         self.channel = BrokerChannel(self.shared, self.log.image.brokers[BrokerId(2)])
         self.channel.start()
@@ -173,6 +177,42 @@ async def test_c18_a_failed_disk_is_an_alert(line: Line) -> None:
     assert "orders-1" in text
     assert "KAFKA_STORAGE_ERROR" in text
     assert len(line.led()) == 1, "sending it again would not mend the disk"
+
+
+async def test_c21_a_partition_that_failed_stays_an_alert_until_it_is_taken_up(line: Line) -> None:
+    """Another partition's success says nothing about it."""
+    failed, fine = (
+        control_pb2.LeaderAndIsrResponse(
+            partitions=[
+                control_pb2.PartitionOutcome(topic="orders", partition=1, error_code=error_code)
+            ]
+        )
+        for error_code in (errors_pb2.KAFKA_STORAGE_ERROR, errors_pb2.NONE)
+    )
+    line.answers = [failed]
+    line.channel.leadership.enqueue([line.tip(1)])
+    await line.channel.drained()
+    line.channel.leadership.enqueue([line.tip(0)])
+    await line.channel.drained()
+    (text,) = line.shared.alerts.values()
+    assert "orders-1" in text
+    line.answers = [fine]
+    line.channel.leadership.enqueue([line.tip(1)])
+    await line.channel.drained()
+    assert not line.shared.alerts
+
+
+async def test_c21_an_election_whose_leader_cannot_lead_has_failed(line: Line) -> None:
+    outcomes = [
+        control_pb2.PartitionOutcome(
+            topic="orders", partition=number, error_code=errors_pb2.KAFKA_STORAGE_ERROR
+        )
+        for number in (0, 1)
+    ]
+    line.answers = [control_pb2.LeaderAndIsrResponse(partitions=outcomes)]
+    line.channel.leadership.enqueue([line.tip(0), line.tip(1)])
+    await line.channel.drained()
+    assert line.failed == [(2, [line.tip(1)])], "broker 2 follows in partition 0"
 
 
 async def test_e3_an_answer_with_a_higher_epoch_deposes(line: Line) -> None:

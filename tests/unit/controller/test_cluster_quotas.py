@@ -224,3 +224,12 @@ async def test_q9_events_that_wait_are_counted(cluster: Cluster) -> None:
     (queued,) = (one.value for one in told(cluster) if one.name == "events-queued")
     assert queued == 4
     await asyncio.gather(*clients)
+
+
+async def test_q15_the_next_controller_gives_no_second_burst(cluster: Cluster) -> None:
+    anna = Client(cluster)
+    assert await anna.create(20) == [errors_pb2.NONE]
+    await cluster.active.resign()
+    await cluster.at_rest()
+    assert await anna.create(20, name="u") == [errors_pb2.NONE], "the bucket may go negative"
+    assert await anna.create(1, name="v") == [OVER]

@@ -123,3 +123,23 @@ async def test_administrators_are_told_of_full_disks_and_damaged_logs(cluster: C
     assert told[1].startswith("broker 3: damaged logs of orders-0, payments-0:")
     await pass_time(BELIEVED_MS / 1000)
     assert cluster.active.alerts == []
+
+
+async def test_c21_where_a_leader_cannot_lead_another_is_elected(cluster: Cluster) -> None:
+    for broker_id in (2, 3):
+        cluster.brokers[broker_id].replicas.broken.add("orders")
+    await cluster.create_topic("orders", (2, 3, 1))
+    await cluster.create_topic("fine", (2, 3, 1))
+    await cluster.at_rest()
+    assert (cluster.partition("orders").leader, cluster.partition("orders").isr) == (1, (1,))
+    assert (cluster.partition("fine").leader, cluster.partition("fine").isr) == (2, (2, 3, 1))
+    assert cluster.brokers[3].cache.leader(TopicPartition("orders", 0)) == 1
+
+
+async def test_c21_the_last_one_stays_and_is_an_alert(cluster: Cluster) -> None:
+    cluster.brokers[2].replicas.broken.add("orders")
+    await cluster.create_topic("orders", (2,))
+    await cluster.at_rest()
+    assert (cluster.partition("orders").leader, cluster.partition("orders").isr) == (2, (2,))
+    (alert,) = cluster.active.alerts
+    assert "orders-0" in alert

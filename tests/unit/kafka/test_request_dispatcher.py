@@ -124,6 +124,24 @@ async def test_a_failure_is_told_in_the_response_where_it_has_a_place(
     assert (response.error_code, response.error_message) == (41, "ask broker 2")
 
 
+async def test_f5_a_client_cannot_name_a_principal_in_the_header(
+    inside: FakeBrokerInside,
+) -> None:
+    """Tag 0, in which the draft of KIP-590 has a redirecting broker name the original principal."""
+    topic = {"name": "t", "num_partitions": 1, "replication_factor": 1}
+    values = {"topics": [{**topic, "assignments": [], "configs": []}], "timeout": 1_000}
+    frame = request_frame(19, 7, {**values, "validate_only": False}, client_id="c")
+    no_tags = struct.calcsize(">hhihc")
+    assert frame[no_tags] == 0
+    principal = b"User:admin"
+    tag = bytes([1, 0, len(principal) + 1, len(principal) + 1]) + principal
+    named = frame[:no_tags] + tag + frame[no_tags + 1 :]
+    request = decoder(inside).decode(view(named), ClientSession("h"))
+    await request.run()
+    (asked,) = inside.forwarder.asked["CreateTopics"]
+    assert asked.context.principal_name == "User:ANONYMOUS"
+
+
 async def test_a_failure_without_a_place_in_the_response_closes(inside: FakeBrokerInside) -> None:
     request = RequestDispatcher(inside.services, {3: failing(3, 9)}).decode(
         view(request_frame(3, 9, b"")), ClientSession("h")

@@ -20,9 +20,13 @@ class Clients:
     def __init__(
         self, quotas: dict[ClientQuotaEntity, dict[str, float]], samples: int = 10
     ) -> None:
-        self.manager = ControllerMutationQuotaManager(QuotaWindow(samples, 1))
+        self.window = QuotaWindow(samples, 1)
+        self.manager = ControllerMutationQuotaManager(self.window)
         self.quotas = quotas
         self.now_ms = 0.0
+
+    def change_controller(self) -> None:
+        self.manager = ControllerMutationQuotaManager(self.window, empty_since_ms=self.now_ms)
 
     def ask(
         self, mutations: int, *, user: str = "alice", client_id: str = "a", strict: bool = True
@@ -145,6 +149,44 @@ def test_q9_metrics_tell_rate_tokens_and_average_throttle_time() -> None:
     assert clients.metric("tokens") == -30
     assert clients.metric("rate") == 180 / 9
     assert clients.metric("throttle-time") == (8_000 + 3_000) / 2
+
+
+def test_q9_throttle_time_is_the_average_of_the_last_windows() -> None:
+    clients = Clients(ALICE)
+    clients.ask(180)
+    assert clients.refused(90) == 8_000
+    clients.now_ms = 7_000
+    assert clients.refused(90) == 1_000
+    assert clients.metric("throttle-time") == 4_500
+    clients.now_ms = 10_000
+    assert clients.metric("throttle-time") == 1_000
+    clients.now_ms = 17_000
+    assert clients.metric("throttle-time") == 0
+
+
+def test_q15_a_change_of_the_controller_gives_no_second_burst() -> None:
+    clients = Clients(ALICE)
+    clients.ask(100)
+    clients.now_ms = 1_000
+    clients.change_controller()
+    clients.ask(1)
+    assert clients.refused(90) == 100, "as if the bucket had been empty"
+    clients.now_ms = 5_000
+    clients.ask(90)
+    assert clients.metric("tokens") == 4 * 10 - 1 - 90
+
+
+def test_q15_who_comes_later_has_what_was_added_since_the_change() -> None:
+    clients = Clients(ALICE)
+    clients.now_ms = 1_000
+    clients.change_controller()
+    clients.now_ms = 5_000
+    clients.ask(1)
+    assert clients.metric("tokens") == 4 * 10 - 1
+    clients.change_controller()
+    clients.now_ms = 100_000
+    clients.ask(1)
+    assert clients.metric("tokens") == 100 - 1, "never more than the burst"
 
 
 def test_q9_clients_that_make_up_ids_do_not_fill_the_memory_nor_get_others_off(
