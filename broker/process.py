@@ -25,6 +25,7 @@ from quorate.common.configuration import LOG_LEVEL, ConfigError, Configuration
 from quorate.common.escaping import escaped_lines, log_to_stderr
 from quorate.common.files.data_folder import DataFolderError
 from quorate.common.files.open_files import allow_many_files
+from quorate.common.files.private_files import keep_files_private
 from quorate.common.invariants import BrokenInvariant
 from quorate.quorum.quorum_errors import QuorumError
 
@@ -59,6 +60,7 @@ def run(config_path: Path, overrides: Mapping[str, object]) -> int:
 
     ``overrides`` replace keys of the file.
     """
+    keep_files_private()
     try:
         config = load_config(config_path, overrides)
         certificates = read_certificates(config)

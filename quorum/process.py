@@ -23,6 +23,7 @@ from quorate.common.files.data_folder import (
     claimed_data_folder,
 )
 from quorate.common.files.open_files import allow_many_files
+from quorate.common.files.private_files import keep_files_private
 from quorate.common.grpc_support.grpc_log import divert_grpc_log
 from quorate.common.grpc_support.refusal_log import RefusalLog
 from quorate.common.invariants import BrokenInvariant
@@ -100,6 +101,7 @@ def run(config_path: Path, overrides: Mapping[str, object]) -> int:
     2 means that the configuration is wrong, 1 that the voter cannot start or could not go on. 0
     means that it was stopped, or removed from the quorum: then there is no reason to restart it.
     """
+    keep_files_private()
     try:
         config = load_quorum_config(config_path, overrides)
         security = _certificates(config)

@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
+
+from quorate.common.files.private_files import FILE_MODE
 
 log = logging.getLogger(__name__)
-
-_MODE: Final = 0o640
 
 AuditEntry: TypeAlias = dict[str, Any]
 """One line of the audit log, as a JSON object."""
@@ -84,7 +84,7 @@ class AuditLog:
             self._writing = None
 
     def _append(self, lines: bytes) -> None:
-        file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, _MODE)
+        file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE)
         try:
             left = memoryview(lines)
             while left:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from quorate.cluster.layout import CERTS_FOLDER, Node, load_nodes
+from quorate.common.files.private_files import private_files
 from quorate.common.tls.certificate_authority import CA_DAYS, TRUSTSTORE_FILE, CertificateAuthority
 from quorate.common.tls.identity import Role, Security
 from quorate.common.tls.keystore import load_security
@@ -18,7 +19,8 @@ def make_certificates(folder: Path, nodes: list[Node]) -> None:
     Raises:
         SecurityError: the folder cannot be written.
     """
-    authority = CertificateAuthority.open(folder / CERTS_FOLDER)
+    with private_files():
+        authority = CertificateAuthority.open(folder / CERTS_FOLDER)
     for node in nodes:
         role = Role.VOTER if node.kind == "quorum" else Role.BROKER
         authority.issue_node(role, node.id, days=CA_DAYS)

@@ -22,6 +22,7 @@ from quorate.cluster.cluster_ports import HOST, PortReservation
 from quorate.cluster.local_cluster_errors import LocalClusterError
 from quorate.cluster.settings import Settings
 from quorate.common.configuration import ConfigError, read_toml
+from quorate.common.files.private_files import make_private_folder
 from quorate.common.metrics.metrics_endpoint import METRICS_LISTENER
 from quorate.common.tls.certificate_authority import TRUSTSTORE_FILE
 from quorate.common.tls.identity import Role
@@ -216,7 +217,7 @@ def write_atomically(path: Path, text: str) -> None:
 
     Only the owner may read the file: it may hold the keys with which delegation tokens are made.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private_folder(path.parent)
     temporary = path.with_name(path.name + ".tmp")
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,6 +1,7 @@
 """A local cluster: creates or finds it in a folder, starts it, waits for it, stops it."""
 
 import fcntl
+import os
 import secrets
 import signal
 import subprocess
@@ -27,6 +28,12 @@ from quorate.cluster.processes import POLL_INTERVAL_MS, is_ours, last_lines, sen
 from quorate.cluster.readiness import Readiness
 from quorate.cluster.settings import Settings
 from quorate.cluster.state import read_pids, remove_state, write_state
+from quorate.common.files.private_files import (
+    FILE_MODE,
+    describe_narrowed,
+    make_private_folder,
+    narrow,
+)
 
 START_TIMEOUT_MS: Final = 90_000
 STOP_TIMEOUT_MS: Final = 20_000
@@ -160,6 +167,9 @@ class LocalCluster:
                     f"stop it with `quorate down --data {self.folder}`"
                 )
             self._check_ports(stopped)
+            narrowed = describe_narrowed(self.folder, narrow(self.folder))
+            if narrowed is not None:
+                self._progress(narrowed)
             self._progress(_summary("starting", stopped))
             try:
                 for node in stopped:
@@ -286,8 +296,9 @@ class LocalCluster:
     @contextmanager
     def _lock(self) -> Iterator[None]:
         """Allow one start or stop of a folder at a time."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / LOCK_NAME).open("w") as lock_file:
+        make_private_folder(self.folder)
+        lock = os.open(self.folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, FILE_MODE)
+        with open(lock, "w", encoding="utf-8") as lock_file:
             try:
                 fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

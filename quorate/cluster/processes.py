@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from quorate.cluster.layout import Node
+from quorate.common.files.private_files import FILE_MODE, make_private_folder
 
 POLL_INTERVAL_MS: Final = 20
 
@@ -38,8 +39,9 @@ def spawn(node: Node, *, attached: bool) -> subprocess.Popen[bytes]:
     With ``attached``, the node stops when this process ends, however it ends: its standard input is
     a pipe from this process.
     """
-    node.log_path.parent.mkdir(parents=True, exist_ok=True)
-    with node.log_path.open("ab") as log_file:
+    make_private_folder(node.log_path.parent)
+    descriptor = os.open(node.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE)
+    with open(descriptor, "ab") as log_file:
         return subprocess.Popen(
             command_line(node, attached=attached),
             stdin=subprocess.PIPE if attached else subprocess.DEVNULL,

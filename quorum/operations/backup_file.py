@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from quorate.common.files.private_files import private_files
 from quorate.metadata_log.image import Image
 from quorate.metadata_log.snapshot.builder import InvalidSnapshot
 from quorate.metadata_log.snapshot.snapshot import decode_snapshot, encode_snapshot
@@ -60,7 +61,8 @@ def write_backup(path: Path, backup: Backup) -> int:
         return [msgspec.json.encode(backup.header), *encode_snapshot(backup.image)]
 
     try:
-        write_snapshot(path, position, pieces())
+        with private_files():
+            write_snapshot(path, position, pieces())
         return os.stat(path).st_size
     except (OSError, SnapshotError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__

@@ -14,6 +14,7 @@ import immutables
 import msgspec
 
 from quorate.common.files.data_folder import DataFolderError, claimed_data_folder
+from quorate.common.files.private_files import private_files
 from quorate.common.types import ControllerEpoch, LeaderEpoch, MetadataOffset
 from quorate.metadata_log.image import Image, VoterSet
 from quorate.metadata_log.partitions import Partition, Topic
@@ -64,9 +65,12 @@ def restore(path: Path, config: QuorumConfig) -> Restored:
     _require_empty(folder)
     position = SnapshotPosition(backup.image.offset + OFFSET_GAP, backup.term + 1)
     try:
-        with claimed_data_folder(
-            folder, "quorum", config.voter_id, config.cluster_id
-        ) as directory_id:
+        with (
+            private_files(),
+            claimed_data_folder(
+                folder, "quorum", config.voter_id, config.cluster_id
+            ) as directory_id,
+        ):
             own = msgspec.structs.replace(config.own.as_member(), directory_id=directory_id)
             image = restored_image(backup.image, position.last_index, own)
             _write(folder, position, image)

@@ -75,6 +75,7 @@ from quorate.broker.log.segments.segment_names import UNFINISHED
 from quorate.broker.log.segments.system_errors import refuse_system_error
 from quorate.common.files.durable_files import sync_folder
 from quorate.common.files.lmdb_lock_file import allocate_lock_file, lock_file
+from quorate.common.files.private_files import FILE_MODE
 
 FILE_NAME: Final = "store.mdb"
 FORMAT: Final = 2
@@ -377,7 +378,14 @@ def _packed_offsets(offsets: Mapping[int, int]) -> bytes:
 def _opened(path: Path) -> lmdb.Environment:
     allocate_lock_file(path)
     try:
-        return lmdb.open(str(path), subdir=False, map_size=_MAP_BYTES, max_dbs=5, readahead=False)
+        return lmdb.open(
+            str(path),
+            subdir=False,
+            mode=FILE_MODE,
+            map_size=_MAP_BYTES,
+            max_dbs=5,
+            readahead=False,
+        )
     except lmdb.Error as error:
         refuse_system_error(path, error)
         raise TableDamaged(path, str(error)) from error

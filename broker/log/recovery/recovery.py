@@ -35,6 +35,7 @@ from quorate.broker.log.segments.segment_names import (
 from quorate.broker.log.segments.system_errors import check_writable
 from quorate.broker.log.writing.journal import CreateSegment, create_segment
 from quorate.common.files.durable_files import sync_folder
+from quorate.common.files.private_files import make_private_folder
 from quorate_proto.v1 import errors_pb2
 
 log = logging.getLogger(__name__)
@@ -82,7 +83,7 @@ def recover(
         OSError: The folder cannot be used.
     """
     if not directory.exists():
-        directory.mkdir(parents=True)
+        make_private_folder(directory)
         sync_folder(directory.parent)
     check_writable(directory, segment_name(0) + UNFINISHED)
     remove_unfinished_segments(directory)

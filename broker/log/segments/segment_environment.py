@@ -11,6 +11,7 @@ from quorate.broker.log.options import LARGEST_BATCH_BYTES, Flush
 from quorate.broker.log.segments.segment_contents import StoredEpoch
 from quorate.broker.log.segments.segment_keys import EPOCHS, KEY, epoch_key, epoch_start
 from quorate.common.files.lmdb_lock_file import allocate_lock_file
+from quorate.common.files.private_files import FILE_MODE
 
 _ROOM_BYTES: Final = 4 * LARGEST_BATCH_BYTES
 """The size of the map beyond the size at which a segment is sealed. The map must never become
@@ -24,6 +25,7 @@ def open_environment(path: Path, flush: Flush, segment_bytes: int) -> lmdb.Envir
     return lmdb.open(
         str(path),
         subdir=False,
+        mode=FILE_MODE,
         map_size=max(2 * segment_bytes, existing_bytes) + _ROOM_BYTES,
         readahead=False,
         meminit=False,

@@ -20,6 +20,7 @@ import lmdb
 
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.log.segments.system_errors import system_code
+from quorate.common.files.private_files import FILE_MODE
 from quorate_proto.v1 import errors_pb2
 
 log = logging.getLogger(__name__)
@@ -119,7 +120,7 @@ class DiskReserve:
         return not has_more
 
     def _allocate(self, size_bytes: int) -> bool:
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             os.posix_fallocate(descriptor, 0, size_bytes)
         except OSError as error:

@@ -20,6 +20,12 @@ from quorate.common.files.checked_json import (
     encode_checked_json,
 )
 from quorate.common.files.durable_files import write_durably
+from quorate.common.files.private_files import (
+    FILE_MODE,
+    keep_folder_private,
+    make_private_folder,
+    private_files,
+)
 from quorate.common.types import ID_BYTES
 
 IDENTITY_FILE: Final = "identity.json"
@@ -88,12 +94,14 @@ def claimed_data_folder(
     """
     path = path.resolve()
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path)
         descriptor = _lock(path)
     except OSError as error:
         raise _unusable(path, error) from error
     try:
-        yield _own_directory(path, role, node_id, cluster_id, prepare)
+        directory_id = _own_directory(path, role, node_id, cluster_id, prepare)
+        keep_folder_private(path)
+        yield directory_id
     finally:
         os.close(descriptor)
 
@@ -113,7 +121,8 @@ def held_data_folder(path: Path) -> Iterator[None]:
     except OSError as error:
         raise _unusable(path, error) from error
     try:
-        yield
+        with private_files():
+            yield
     finally:
         os.close(descriptor)
 
@@ -173,7 +182,7 @@ def _unusable(path: Path, error: OSError) -> DataFolderError:
 
 def _lock(path: Path) -> int:
     """Return the descriptor of the locked file, which the caller closes in the end."""
-    descriptor = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

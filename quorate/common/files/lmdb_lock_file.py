@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from quorate.common.files.private_files import FILE_MODE
+
 _LOCK_FILE_BYTES: Final = 8192
 """The size that LMDB gives the file for its default number of readers. It accepts a larger one."""
 
@@ -22,7 +24,7 @@ def allocate_lock_file(path: Path) -> None:
     Raises:
         OSError: there is no room.
     """
-    descriptor = os.open(lock_file(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(lock_file(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
         os.posix_fallocate(descriptor, 0, _LOCK_FILE_BYTES)
     finally:

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from quorate.common.files.private_files import make_private_folder
 from quorate.common.tls.identity import Role, SecurityError, node_name, role_name
 
 TRUSTSTORE_FILE: Final = "truststore.pem"
@@ -45,7 +46,7 @@ class CertificateAuthority:
             SecurityError: the folder cannot be used, or half of the authority is missing.
         """
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_private_folder(folder)
             if not (folder / CA_KEY_FILE).exists() and not (folder / TRUSTSTORE_FILE).exists():
                 _make_authority(folder, days)
             return cls._load(folder)

@@ -20,6 +20,7 @@ from quorate.common.files.data_folder import REPLACE
 from quorate.common.files.durable_files import sync_folder
 from quorate.common.files.lmdb_check import LmdbDamaged, check_lmdb_file
 from quorate.common.files.lmdb_lock_file import allocate_lock_file, lock_file
+from quorate.common.files.private_files import FILE_MODE
 from quorate.quorum.raft.storage.journal import (
     NOTHING_WRITTEN,
     JournalCorrupt,
@@ -233,6 +234,7 @@ def _open(path: Path) -> lmdb.Environment:
     return lmdb.open(
         str(path),
         subdir=False,
+        mode=FILE_MODE,
         map_size=MAP_BYTES,
         max_dbs=2,
         sync=True,
