@@ -220,7 +220,7 @@ class BrokerChanges:
             )
             if not operations:
                 break
-            log.info("broker %d stops: %d leaderships move", leaving, len(operations))
+            log.info("broker %d stops: %d ISRs go on without it", leaving, len(operations))
             await self._writer.commit(operations)
         image = self._images.image
         staying = self.staying(image)

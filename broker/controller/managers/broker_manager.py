@@ -101,18 +101,13 @@ def admissions(image: Image, tenure: ControllerTenure) -> list[Operation]:
 def shutdown_changes(
     image: Image, tenure: ControllerTenure, leaving: BrokerId, candidates: Brokers
 ) -> list[Operation]:
-    """Return operations that move the leaderships away from a broker that wants to stop (scenario
-    11)."""
-    return [
-        _operation(tenure, topic, number, decision)
-        for topic, number in led_by(image, leaving)
-        if (
-            decision := partition_change.move_leader_from(
-                topic.partitions[number], leaving, candidates
-            )
-        )
-        is not None
-    ]
+    """Return operations that move the leaderships away from a broker that wants to stop, and take
+    it out of the ISRs in which it follows (scenario 11).
+
+    Else the partitions that it follows would wait for it from the moment when it stops fetching
+    until its session ends.
+    """
+    return _leaving_isrs(tenure, _in_isr(image, leaving), leaving, candidates)
 
 
 def reported_replicas(
@@ -121,16 +116,34 @@ def reported_replicas(
     """Return the partitions in a report whose ISR contains the sender."""
     broker_id = BrokerId(request.broker_id)
     if request.is_full:
-        return [
-            (topic, number)
-            for topic in image.topics.values()
-            for number, partition in enumerate(topic.partitions[: image.kept(topic)])
-            if broker_id in partition.isr
-        ]
+        return list(_in_isr(image, broker_id))
     return [
         (topic, number)
         for topic, number in _damaged(image, request)
         if broker_id in topic.partitions[number].isr
+    ]
+
+
+def _in_isr(image: Image, broker_id: BrokerId) -> Iterator[tuple[Topic, int]]:
+    """Yield the partitions whose ISR contains a broker."""
+    for topic in image.topics.values():
+        for number, partition in enumerate(topic.partitions[: image.kept(topic)]):
+            if broker_id in partition.isr:
+                yield topic, number
+
+
+def _leaving_isrs(
+    tenure: ControllerTenure,
+    partitions: Iterable[tuple[Topic, int]],
+    leaving: BrokerId,
+    candidates: Brokers,
+) -> list[Operation]:
+    """Return operations that take a broker out of the ISRs of partitions that have others."""
+    return [
+        _operation(tenure, topic, number, decision)
+        for topic, number in partitions
+        if (decision := partition_change.without(topic.partitions[number], leaving, candidates))
+        is not None
     ]
 
 
@@ -161,12 +174,8 @@ def report_changes(
     ISR. ``settled`` are the partitions that got such an epoch by this report.
     """
     broker_id = BrokerId(request.broker_id)
-    operations = [
-        _operation(tenure, topic, number, decision)
-        for topic, number in reported_replicas(image, request)
-        if (decision := partition_change.without(topic.partitions[number], broker_id, candidates))
-        is not None
-    ]
+    reported = reported_replicas(image, request)
+    operations = _leaving_isrs(tenure, reported, broker_id, candidates)
     for topic, number in _damaged(image, request):
         partition = topic.partitions[number]
         done = TopicIdPartition(topic.topic_id, number) in settled

@@ -93,20 +93,9 @@ def _without_isr(
     return LeadershipChange(NO_BROKER, kept)
 
 
-def move_leader_from(
-    partition: Partition, broker: BrokerId, candidates: Brokers
-) -> LeadershipChange | None:
-    """Move leadership away from a broker that wants to stop. Return None if no member of the ISR
-    can take over."""
-    others = _among(partition.isr, candidates - {broker})
-    if partition.leader != broker or not others:
-        return None
-    isr = interned(tuple(one for one in partition.isr if one != broker))
-    return LeadershipChange(_first(partition, others), isr)
-
-
 def without(partition: Partition, broker: BrokerId, candidates: Brokers) -> LeadershipChange | None:
-    """Remove an unusable replica from the ISR. Return None if the partition stays as it is.
+    """Remove a replica from the ISR that is of no use, or whose broker wants to stop. Return None
+    if the partition stays as it is.
 
     The replica stays if none of ``candidates`` is left in the ISR, because its data is better than
     none.

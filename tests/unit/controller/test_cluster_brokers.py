@@ -110,7 +110,8 @@ async def test_b3_scenario_11_leaders_move_before_a_broker_stops(cluster: Cluste
     assert answer.error_code == errors_pb2.NONE
     assert answer.remaining_partitions == 0, "a partition with no other replica cannot move"
     assert [one.leader for one in cluster.image.topics["orders"].partitions] == [3, 1, 3]
-    assert cluster.partition("alone").leader == 2
+    assert [one.isr for one in cluster.image.topics["orders"].partitions] == [(3,), (1,), (3,)]
+    assert (cluster.partition("alone").leader, cluster.partition("alone").isr) == (2, (2,))
     assert cluster.brokers[3].replicas.led[-1].topics[0].partitions[0].leader == 3, "told already"
 
 

@@ -9,7 +9,6 @@ from quorate.broker.controller.managers.partition_change import (
     LeadershipChange,
     LiveBrokers,
     after_broker_change,
-    move_leader_from,
     preferred,
     unclean,
     without,
@@ -146,17 +145,8 @@ def test_d1_a_lost_log_counts_for_nothing() -> None:
     )
 
 
-def test_b3_a_stopping_broker_hands_over_within_the_isr() -> None:
+def test_a_replica_that_is_of_no_use_or_stops_leaves_an_isr_that_has_others() -> None:
     """Scenario 11."""
-    before = partition((1, 2, 3), leader=1, isr=(1, 3))
-    assert move_leader_from(before, BrokerId(1), some(1, 2, 3)) == LeadershipChange(
-        BrokerId(3), ids(3)
-    )
-    assert move_leader_from(before, BrokerId(1), some(1, 2)) is None
-    assert move_leader_from(before, BrokerId(3), some(1, 2)) is None, "it does not lead"
-
-
-def test_a_replica_of_no_use_leaves_an_isr_that_has_others() -> None:
     before = partition((1, 2, 3), leader=1, isr=(1, 2, 3))
     assert without(before, BrokerId(1), some(1, 3)) == LeadershipChange(BrokerId(3), ids(2, 3))
     assert without(before, BrokerId(2), some(1, 3)) == LeadershipChange(BrokerId(1), ids(1, 3))
