@@ -42,9 +42,12 @@ def cluster() -> Iterator[RunningCluster]:
 @contextmanager
 def flood(cluster: RunningCluster, source: str) -> Iterator[None]:
     command = [sys.executable, "-m", "tests.support.login_flood", cluster.broker_address(1)]
-    process = subprocess.Popen([*command, source, str(FLOODERS)], stdin=subprocess.PIPE)
+    process = subprocess.Popen(
+        [*command, source, str(FLOODERS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     try:
-        time.sleep(3)
+        assert process.stdout is not None
+        assert process.stdout.readline(), "the flood ended before it began"
         yield
     finally:
         process.communicate(timeout=10)

@@ -1,13 +1,15 @@
 """A process that logs in by PLAIN with wrong passwords, by many connections at once.
 
 It runs until its standard input is closed: ``python -m tests.support.login_flood HOST:PORT SOURCE
-COUNT``. SOURCE is the address that the connections come from.
+COUNT``. SOURCE is the address that the connections come from. It prints a line as soon as every
+connection has sent its first password.
 """
 
 import asyncio
 import contextlib
 import struct
 import sys
+from collections.abc import Callable
 
 from tests.support.raw_client import frame, string
 
@@ -24,10 +26,13 @@ def authenticate(user: str, password: str) -> bytes:
     return frame(header + struct.pack(">i", len(token)) + token)
 
 
-async def _attempt(host: str, port: int, source: str, number: int) -> None:
+async def _attempt(
+    host: str, port: int, source: str, number: int, on_sent: Callable[[int], None]
+) -> None:
     reader, writer = await asyncio.open_connection(host, port, local_addr=(source, 0))
     try:
         writer.write(handshake() + authenticate(f"user-{number}", "wrong"))
+        on_sent(number)
         while await reader.read(1 << 12):
             pass
     finally:
@@ -36,11 +41,19 @@ async def _attempt(host: str, port: int, source: str, number: int) -> None:
 
 async def _flood(address: str, source: str, count: int) -> None:
     host, _, port = address.rpartition(":")
+    silent = set(range(count))
+
+    def sent(number: int) -> None:
+        if number in silent:
+            silent.remove(number)
+            if not silent:
+                sys.stdout.write(f"{count} connections have sent a password\n")
+                sys.stdout.flush()
 
     async def repeat(number: int) -> None:
         while True:
             with contextlib.suppress(OSError):
-                await _attempt(host, int(port), source, number)
+                await _attempt(host, int(port), source, number, sent)
             await asyncio.sleep(0.001)
 
     attempts = [asyncio.create_task(repeat(number)) for number in range(count)]

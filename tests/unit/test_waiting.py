@@ -13,7 +13,11 @@ TESTS = Path(__file__).parents[1]
 HELPERS = {"support/waiting.py", "support/virtual_time.py"}
 IN_SPARK = {"support/gated_query.py", "spark/programs/held_up.py"}
 """They have functions that run in Spark's own processes, far from these helpers."""
-LOADS = {"support/flapping/aio.py", "support/flapping/altered/changes.py"}
+LOADS = {
+    "support/flapping/aio.py",
+    "support/flapping/altered/changes.py",
+    "support/login_flood.py",
+}
 """They keep to a rate, or to the speed of a link: that is what they are for."""
 SIMULATED = "sim/"
 """Everything there runs on the simulator's own time."""
