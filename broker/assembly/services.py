@@ -14,6 +14,7 @@ from quorate.broker.admin.transaction_admin import TransactionAdmin
 from quorate.broker.assembly.coordinator_stage import CoordinatorStage
 from quorate.broker.assembly.shared_parts import SharedParts
 from quorate.broker.config.client_keys import QUOTA_WINDOW_NUM, QUOTA_WINDOW_SIZE_SECONDS
+from quorate.broker.config.listeners import MAX_CONNECTION_CREATION_RATE
 from quorate.broker.config.node import BROKER_SESSION_TIMEOUT_MS
 from quorate.broker.control.broker_control_service import (
     BrokerControlService,
@@ -35,6 +36,7 @@ from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.metrics.client_metrics import ClientFigures
 from quorate.broker.quota.client_memory import ClientMemory
 from quorate.broker.quota.client_quota_manager import ClientQuotaManager
+from quorate.broker.quota.connection_rates import ConnectionRates
 from quorate.broker.quota.windowed_rate import QuotaWindow
 from quorate.broker.replication.commands.stray_partitions import names_of
 from quorate.broker.replication.manager import ReplicaManager
@@ -112,6 +114,11 @@ class BrokerServices:
         )
         quotas = ClientQuotaManager(window, environment.now_ms, shared.images.image.client_quotas)
         shared.images.subscribe(quotas.on_image, "client_quotas")
+        rates = ConnectionRates(
+            window, environment.now_ms, lambda: int(shared.live[MAX_CONNECTION_CREATION_RATE])
+        )
+        rates.set_quotas(shared.images.image.client_quotas)
+        shared.images.subscribe(rates.on_image, "client_quotas")
         return KafkaServices(
             config=shared.live,
             broker_id=shared.identity.broker_id,
@@ -129,7 +136,8 @@ class BrokerServices:
             tokens=self._tokens,
             quorum=shared.quorum,
             quotas=quotas,
-            figures=ClientFigures(memory),
+            connection_rates=rates,
+            figures=ClientFigures(memory, rates),
             memory=memory,
             wall_clock_ms=environment.wall_clock_ms,
         )

@@ -49,6 +49,17 @@ MAX_CONNECTIONS_PER_IP_OVERRIDES: Final = ConfigKey(
     is_list=True,
     doc="The most Kafka connections from single addresses, in place of max.connections.per.ip.",
 )
+MAX_CONNECTION_CREATION_RATE: Final = ConfigKey(
+    name="max.connection.creation.rate",
+    type=int,
+    default=2**31 - 1,
+    at_least=1,
+    at_most=2**31 - 1,
+    doc="The most Kafka connections that a broker begins per second. Further ones wait, and are "
+    "closed if they would wait for more than 10 s. Single addresses have the quota "
+    "connection_creation_rate (KIP-612).",
+    update=Update.CLUSTER_WIDE,
+)
 CONNECTIONS_MAX_IDLE_MS: Final = ConfigKey(
     name="connections.max.idle.ms",
     type=int,

@@ -46,6 +46,7 @@ class KafkaServer:
         self._trimmer = MemoryTrimmer(services.memory.responses, return_freed_memory)
         self._by_host: Counter[str] = Counter()
         self._counts = ConnectionCounts(services.config)
+        self._rates = services.connection_rates
         self._refusals = RefusalLog("Kafka listener")
         self._sockets: list[ListenerSockets] = []
         self._all_closed = asyncio.Event()
@@ -117,6 +118,24 @@ class KafkaServer:
             self._refusals.refused(host, f"{limit} connections are open already")
             self._figures.closed_for(LIMIT)
             connection.abort()
+            return
+        self._delay(connection)
+
+    def _delay(self, connection: KafkaConnection) -> None:
+        """Let a connection wait that was opened too soon after others (KIP-612)."""
+        delay = self._rates.admit(connection.host)
+        if delay.is_refused:
+            self._refusals.refused(connection.host, f"connections come too fast: {delay.limit}")
+            self._figures.closed_for(LIMIT)
+            connection.abort()
+        elif delay.delay_ms:
+            self._rates.waiting += 1
+            loop = asyncio.get_running_loop()
+            loop.call_later(delay.delay_ms / 1_000, self._begin_delayed)
+            connection.delay(delay.delay_ms)
+
+    def _begin_delayed(self) -> None:
+        self._rates.waiting -= 1
 
     def _forget(self, connection: KafkaConnection) -> None:
         self._connections.discard(connection)

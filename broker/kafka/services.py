@@ -15,6 +15,7 @@ from quorate.broker.metadata.metadata_follower import MetadataFollower
 from quorate.broker.metrics.client_metrics import ClientFigures
 from quorate.broker.quota.client_memory import ClientMemory
 from quorate.broker.quota.client_quota_manager import ClientQuotaManager, unlimited
+from quorate.broker.quota.connection_rates import ConnectionRates, unlimited_rates
 from quorate.broker.quota.work_turns import WorkTurns
 from quorate.broker.replication.manager import ReplicaManager
 from quorate.broker.security.authorizer import Authorizer
@@ -53,6 +54,7 @@ class KafkaServices:
     tokens: TokenDescription
     quorum: QuorumView
     quotas: ClientQuotaManager = field(default_factory=unlimited)
+    connection_rates: ConnectionRates = field(default_factory=unlimited_rates)
     figures: ClientFigures = field(default_factory=ClientFigures)
     """The metrics of the clients of all listeners together."""
     memory: ClientMemory = field(default_factory=ClientMemory)

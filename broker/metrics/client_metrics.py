@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from quorate.broker.quota.client_memory import ClientMemory
+from quorate.broker.quota.connection_rates import ConnectionRates, unlimited_rates
 from quorate.common.metrics.family import Family, MetricKind, Sample, Timings
 
 REQUEST_TIMES: Final = Family(
@@ -38,6 +39,22 @@ CONNECTIONS_CLOSED: Final = Family(
     "the limit of connections, or keeping memory that others waited for.",
     ("reason",),
 )
+CONNECTIONS_THROTTLED: Final = Family(
+    "quorate_connections_throttled_total",
+    MetricKind.COUNTER,
+    "socket-server-metrics",
+    "connection-accept-throttle-count",
+    "Connections of Kafka clients that waited or were closed because they came too fast: for "
+    "max.connection.creation.rate (broker) or the quota of their address (ip).",
+    ("limit",),
+)
+CONNECTIONS_WAITING: Final = Family(
+    "quorate_connections_waiting",
+    MetricKind.GAUGE,
+    "socket-server-metrics",
+    "throttled-connection-count",
+    "Connections of Kafka clients that are accepted and wait because they came too fast.",
+)
 REQUEST_BYTES: Final = Family(
     "quorate_request_memory_bytes",
     MetricKind.GAUGE,
@@ -68,8 +85,11 @@ MEMORY: Final = "memory"
 class ClientFigures:
     """Counters of the listeners of one broker."""
 
-    def __init__(self, memory: ClientMemory | None = None) -> None:
+    def __init__(
+        self, memory: ClientMemory | None = None, rates: ConnectionRates | None = None
+    ) -> None:
         self._memory = memory or ClientMemory()
+        self._rates = rates or unlimited_rates()
         self._closed: dict[str, int] = dict.fromkeys((IDLE, LIMIT, MEMORY), 0)
         self.connections = 0
         self.connections_accepted = 0
@@ -94,6 +114,9 @@ class ClientFigures:
         yield Sample(CONNECTIONS_ACCEPTED, self.connections_accepted)
         for reason, count in self._closed.items():
             yield Sample(CONNECTIONS_CLOSED, count, (reason,))
+        for limit, count in self._rates.throttled.items():
+            yield Sample(CONNECTIONS_THROTTLED, count, (limit,))
+        yield Sample(CONNECTIONS_WAITING, self._rates.waiting)
         requests, responses = self._memory.requests, self._memory.responses
         yield Sample(REQUEST_BYTES, requests.held_bytes)
         yield Sample(RESPONSE_BYTES, responses.held_bytes + self._memory.ranges.held_bytes)

@@ -9,7 +9,7 @@ import asyncio
 from collections import Counter
 from typing import Final
 
-from quorate.broker.security.fair_queue import network_of
+from quorate.common.network_address import network_of
 
 STEP: Final = 16
 """The number of delayed logins of one address by which the delay grows once more."""

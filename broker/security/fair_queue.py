@@ -5,7 +5,6 @@ at one user do not delay other users behind the same address. This module knows 
 and no socket.
 """
 
-import ipaddress
 from collections import OrderedDict
 from typing import Final, Generic, TypeVar
 
@@ -13,21 +12,6 @@ T = TypeVar("T")
 
 ADDRESS_WAITING_MAX: Final = 32
 WAITING_MAX: Final = 512
-_NETWORK_BITS: Final = 64
-"""The part of an IPv6 address that is one customer's. It has 2**64 addresses for one machine."""
-
-
-def network_of(address: str) -> str:
-    """Return what counts as one address: an IPv4 address, or the network of an IPv6 address."""
-    try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(parsed, ipaddress.IPv4Address):
-        return address
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    return str(ipaddress.ip_network((int(parsed), _NETWORK_BITS), strict=False))
 
 
 class FairQueue(Generic[T]):

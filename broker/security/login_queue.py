@@ -10,7 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Final, TypeVar
 
-from quorate.broker.security.fair_queue import FairQueue, network_of
+from quorate.broker.security.fair_queue import FairQueue
+from quorate.common.network_address import network_of
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""A quota holds for its user and client id, however many connections they open."""
+"""A quota holds for its user and client id, or its address, however many connections they open."""
 
 import threading
 import time
@@ -12,6 +12,7 @@ from tests.support.raw_client import RawClient, fetch, produce, record_batch
 pytestmark = pytest.mark.integration
 
 THREADS = 6
+CONNECTIONS = 15
 RATE = 1_000_000
 BATCH = record_batch(bytes(200_000))
 SPAN_S = 4.0
@@ -33,6 +34,23 @@ def test_q5_six_threads_that_reconnect_after_each_request_have_one_quota(
     burst = RATE * (WINDOWS_S + 1) / SPAN_S
     assert 0.5 * RATE < produced < RATE + burst
     assert 0.5 * RATE < fetched < RATE + burst
+
+
+def test_kip612_connections_of_one_address_are_begun_at_its_rate(
+    quorate_cluster: ClusterFactory,
+) -> None:
+    cluster = quorate_cluster(brokers=1, config={"quota.window.num": 1})
+    with cluster.admin() as admin:
+        every_address = QuotaAlteration(QuotaEntity(ip=""), {"connection_creation_rate": 5.0})
+        admin.alter_client_quotas([every_address])[0].raise_for_error()
+    began_s = time.monotonic()
+    clients = [RawClient(cluster.bootstrap) for _ in range(CONNECTIONS)]
+    for client in clients:
+        assert client.is_served(), "it waits, and is not refused"
+    assert time.monotonic() - began_s > (CONNECTIONS - 5) / 5 - 0.5
+    for client in clients:
+        with client:
+            assert client.is_served(), "the rate is of new connections only"
 
 
 def _produce_once(address: str) -> int:

@@ -163,6 +163,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._running.abandon()
         self._on_closed(self)
 
+    def delay(self, time_ms: int) -> None:
+        """Handle nothing of this new connection for ``time_ms``."""
+        self._mute(time_ms)
+
     def drain(self) -> None:
         """Read nothing more, respond to the requests in flight, then close."""
         self._draining = True

@@ -24,6 +24,7 @@ KINDS: Final[Mapping[frozenset[str], str]] = {
     frozenset({"brokers"}): "quorate.cli.configs.kinds.resource_configs:BROKERS",
     frozenset({"users"}): "quorate.cli.configs.kinds.user_configs:USERS",
     frozenset({"clients"}): "quorate.cli.configs.kinds.quota_configs:QUOTAS",
+    frozenset({"ips"}): "quorate.cli.configs.kinds.quota_configs:QUOTAS",
     frozenset({"users", "clients"}): "quorate.cli.configs.kinds.quota_configs:QUOTAS",
 }
 """The ``ConfigKind`` for each combination of entity types that may be named together."""
@@ -124,6 +125,8 @@ def configs(
           --add-config message.max.bytes=1048576 --delete-config num.partitions
       quorate configs --alter --add-config controller_mutation_rate=10 \\
           --entity-type users --entity-name anna --entity-type clients --entity-default
+      quorate configs --alter --add-config connection_creation_rate=20 \\
+          --entity-type ips --entity-default
     """
     if describe == alter:
         raise click.UsageError("give either --describe or --alter")

@@ -10,25 +10,31 @@ from quorate_proto.v1 import admin_pb2
 
 @dataclass(frozen=True, slots=True)
 class QuotaEntity:
-    """The users and clients that a quota applies to; a field that is None does not restrict them.
+    """The users and clients that a quota applies to, or the address; a field that is None does not
+    restrict them.
 
-    ``""`` stands for all users or client ids that have no quota of their own.
+    ``""`` stands for all users, client ids or addresses that have no quota of their own.
     """
 
     user: str | None = None
     client_id: str | None = None
+    ip: str | None = None
 
     def to_proto(self) -> list[admin_pb2.QuotaEntityPart]:
         return [
             admin_pb2.QuotaEntityPart(entity_type=kind, name=name or None)
-            for kind, name in (("user", self.user), ("client-id", self.client_id))
+            for kind, name in (
+                ("user", self.user),
+                ("client-id", self.client_id),
+                ("ip", self.ip),
+            )
             if name is not None
         ]
 
     @classmethod
     def from_proto(cls, parts: Iterable[admin_pb2.QuotaEntityPart]) -> "QuotaEntity":
         names = {part.entity_type: part.name for part in parts}
-        return cls(names.get("user"), names.get("client-id"))
+        return cls(names.get("user"), names.get("client-id"), names.get("ip"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,7 @@ class _Match(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class QuotaFilter:
-    """Selects entities of one type (``"user"``, ``"client-id"``).
+    """Selects entities of one type (``"user"``, ``"client-id"``, ``"ip"``).
 
     They are those with that name, the default (``""``), or any (None).
     """

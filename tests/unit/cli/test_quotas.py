@@ -140,3 +140,21 @@ def test_q9_metrics_are_shown(cluster: FakeCluster, capsys: pytest.CaptureFixtur
     assert quorate("status", "--metrics", "--json") == 0
     (metric,) = json.loads(capsys.readouterr().out)
     assert (metric["broker_id"], metric["value"]) == (1, -7.5)
+
+
+def test_kip612_addresses_have_quotas_and_are_described(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = ("--entity-type", "ips", "--entity-name", "10.0.0.9")
+    assert quorate("configs", "--alter", "--add-config", "connection_creation_rate=5", *one) == 0
+    assert capsys.readouterr().out == "Updated config for entity: ip '10.0.0.9'.\n"
+    (request,) = cluster.brokers[0].asked
+    assert isinstance(request, admin_pb2.AlterClientQuotasRequest)
+    (part,) = request.alterations[0].entity
+    assert (part.entity_type, part.name) == ("ip", "10.0.0.9")
+    cluster.quotas[ClientQuotaEntity(ip="10.0.0.9")] = {"connection_creation_rate": 5.0}
+    cluster.quotas[ClientQuotaEntity(ip="")] = {"connection_creation_rate": 50.0}
+    assert quorate("configs", "--describe", "--entity-type", "ips", "--entity-default") == 0
+    assert capsys.readouterr().out == (
+        "Configs for the default ip are connection_creation_rate=50\n"
+    )

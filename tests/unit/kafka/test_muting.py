@@ -191,3 +191,14 @@ async def test_q5_muted_clients_hold_a_share_of_the_memory_only() -> None:
     for bench in benches:
         bench.connection.connection_lost(None)
     assert memory.bounds.requests.muted_bytes == 0
+
+
+async def test_kip612_nothing_of_a_delayed_connection_is_begun_before_its_turn() -> None:
+    bench = Bench()
+    bench.connection.delay(3_000)
+    bench.receive("r1")
+    await pass_time(2.9)
+    assert bench.script.started == []
+    assert not bench.transport.reading
+    await pass_time(0.2)
+    assert bench.script.started == ["r1"]

@@ -1,4 +1,4 @@
-"""Quotas of users and clients, in the words of Kafka's command (Q12)."""
+"""Quotas of users, clients and addresses, in the words of Kafka's command (Q12, KIP-612)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -19,7 +19,9 @@ spellings are accepted."""
 
 
 class QuotaConfigs:
-    """Describes and alters the quotas of users, of client ids, and of client ids of users."""
+    """Describes and alters the quotas of users, of client ids, of client ids of users, and of
+    addresses.
+    """
 
     def describe(
         self,
@@ -60,7 +62,7 @@ def _filter(entity: Entity) -> "QuotaFilter":
     from quorate.client.results import QuotaFilter
 
     name = "" if entity.is_default else entity.name
-    return QuotaFilter({"users": "user", "clients": "client-id"}[entity.type], name)
+    return QuotaFilter({"users": "user", "clients": "client-id", "ips": "ip"}[entity.type], name)
 
 
 def _entity(entities: Iterable[Entity]) -> "QuotaEntity":
@@ -78,7 +80,7 @@ def _entity(entities: Iterable[Entity]) -> "QuotaEntity":
                 f"which of the {entity.type}? Give --entity-name or --entity-default for each type"
             )
         names[entity.type] = "" if entity.is_default else entity.name
-    return QuotaEntity(names.get("users"), names.get("clients"))
+    return QuotaEntity(names.get("users"), names.get("clients"), names.get("ips"))
 
 
 def _number(key: str, value: str) -> float:
@@ -89,7 +91,7 @@ def _number(key: str, value: str) -> float:
 
 
 def _title(entity: "QuotaEntity") -> str:
-    parts = (("user-principal", entity.user), ("client-id", entity.client_id))
+    parts = (("user-principal", entity.user), ("client-id", entity.client_id), ("ip", entity.ip))
     return ", ".join(
         f"{kind} '{name}'" if name else f"the default {kind}"
         for kind, name in parts
@@ -102,7 +104,7 @@ def _shown(values: Mapping[str, float]) -> list[tuple[str, str]]:
 
 
 def _document(entry: "QuotaEntry") -> dict[str, object]:
-    names = {"user": entry.entity.user, "client-id": entry.entity.client_id}
+    names = {"user": entry.entity.user, "client-id": entry.entity.client_id, "ip": entry.entity.ip}
     return {
         "entity": {kind: name or None for kind, name in names.items() if name is not None},
         "quotas": dict(entry.values),

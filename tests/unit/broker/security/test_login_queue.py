@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from quorate.broker.security.fair_queue import FairQueue, network_of
+from quorate.broker.security.fair_queue import FairQueue
 from quorate.broker.security.login_queue import THREADS, LoginQueue, TooManyLogins
+from quorate.common.network_address import network_of
 
 ATTACKER, OTHER = "10.0.0.66", "10.0.0.9"
 
