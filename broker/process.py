@@ -96,10 +96,11 @@ async def _serve(config: Configuration, certificates: Certificates, refusals: Gr
         sys.stderr.write(escaped_lines(f"broker {config[BROKER_ID]}: {error}\n"))
         return EXIT_FAILED
     # What is loaded stays, and a look at all replicas takes long: at Python's default, creating
-    # thousands of them stops the event loop for more than that again and again.
+    # thousands of them stops the event loop for more than that again and again. A look at the
+    # youngest objects stops it too, by a millisecond for a few thousand, so there are not more.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    gc.set_threshold(10_000, 100, 100)
     log.info("broker %d is up", config[BROKER_ID])
     failing = asyncio.create_task(broker.failed())
     await asyncio.wait({stop_asked, failing}, return_when=asyncio.FIRST_COMPLETED)

@@ -77,7 +77,7 @@ _RECORDS: Final = {
         division=ProduceDivision(),
         parts_overlap=True,
     ),
-    "Fetch": RequestWork(elements_max=_MANY),
+    "Fetch": RequestWork(elements_max=_SOME * 10),
     "ListOffsets": _by_partition(),
     "DeleteRecords": _by_partition(parts_overlap=True),
     "OffsetForLeaderEpoch": _by_partition(name="topic"),
@@ -142,7 +142,14 @@ _TOPIC: Final = ("name",)
 _RESOURCE: Final = ("resource_type", "resource_name")
 
 _ADMIN: Final = {
-    "CreateTopics": _by_item("topics", "topics", _TOPIC, at_once=100, repeated=Repeated.TOGETHER),
+    "CreateTopics": _by_item(
+        "topics",
+        "topics",
+        _TOPIC,
+        at_once=100,
+        elements_max=_SOME * 5,
+        repeated=Repeated.TOGETHER,
+    ),
     "DeleteTopics": _by_item(
         "topics",
         "responses",
@@ -170,7 +177,12 @@ _ADMIN: Final = {
     "AlterReplicaLogDirs": _SOME_ITEMS,
     "DescribeLogDirs": RequestWork(elements_max=_MANY, has_long_answer=True),
     "CreatePartitions": _by_item(
-        "topics", "results", _TOPIC, at_once=100, repeated=Repeated.TOGETHER
+        "topics",
+        "results",
+        _TOPIC,
+        at_once=100,
+        elements_max=_SOME * 5,
+        repeated=Repeated.TOGETHER,
     ),
     "ElectLeaders": _by_partition(
         "topic_partitions",

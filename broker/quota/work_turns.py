@@ -9,7 +9,7 @@ there are.
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from typing import Final, TypeVar
 
 SLICE_S: Final = 0.002
@@ -65,6 +65,17 @@ class WorkTurns:
             yield item
             if not place % ITEMS_BETWEEN_LOOKS and self.is_over:
                 await self.wait()
+
+    async def carry_out(self, steps: Generator[None, None, T]) -> T:
+        """Carry out work in steps, and give way between them. Return its result."""
+        try:
+            while True:
+                next(steps)
+                if self.is_over:
+                    await self.wait()
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
     def _next_soon(self) -> None:
         if not self._next_is_due:

@@ -8,6 +8,7 @@ client that asks for these types gets an empty list.
 from collections.abc import Iterator
 from typing import Final
 
+from quorate.broker.kafka.connection.answer_price import AnswerPrice
 from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire.codec import Message
@@ -35,9 +36,10 @@ async def list_config_resources(
     elif not wanted <= known:
         code = errors_pb2.UNSUPPORTED_VERSION
     else:
+        await AnswerPrice(services, context).add(len(services.metadata.topics))
         found = [
             {"resource_type": kind, "resource_name": name}
-            for kind, name in _resources(services, context)
+            async for kind, name in services.turns.through(tuple(_resources(services, context)))
             if kind in wanted
         ]
     values = {"throttle_time": 0, "error_code": code, "config_resources": found}

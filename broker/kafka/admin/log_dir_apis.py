@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from quorate.broker.config.log import LOG_DIR
+from quorate.broker.kafka.connection.answer_price import AnswerPrice
 from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire.codec import Message
@@ -25,7 +26,10 @@ async def alter_replica_log_dirs(
     """Answer that a replica is in the requested folder, or that there is no such folder."""
     folder = str(_folder(services))
     allowed = services.authorizer.rights_of(context).may_cluster(AclOperation.ALTER)
-    held = {size.tp for size in services.replicas.log_sizes()}
+    held: set[TopicPartition] = set()
+    if allowed:
+        every = tuple(services.replicas.log_sizes())
+        held = {size.tp async for size in services.turns.through(every)}
     by_topic: dict[str, list[Message]] = {}
     for wanted in request["dirs"]:
         for topic in wanted["topics"]:
@@ -63,9 +67,10 @@ async def describe_log_dirs(
     wanted = _wanted(request["topics"])
     sizes = [
         one
-        for one in services.replicas.log_sizes()
+        async for one in services.turns.through(tuple(services.replicas.log_sizes()))
         if wanted is None or one.tp.partition in wanted.get(one.tp.topic, ())
     ]
+    await AnswerPrice(services, context).add(len(sizes))
     total_bytes, usable_bytes = _UNKNOWN, _UNKNOWN
     try:
         usage = await asyncio.to_thread(shutil.disk_usage, folder)
@@ -75,7 +80,7 @@ async def describe_log_dirs(
     result = {
         "error_code": code,
         "log_dir": str(folder),
-        "topics": _topics(sizes),
+        "topics": await _topics(services, sizes),
         "total_bytes": total_bytes,
         "usable_bytes": usable_bytes,
     }
@@ -94,9 +99,9 @@ def _wanted(topics: Iterable[Message] | None) -> dict[str, Collection[int]] | No
     return {topic["topic"]: frozenset(topic["partitions"]) for topic in topics}
 
 
-def _topics(sizes: Iterable[LogSize]) -> list[Message]:
+async def _topics(services: KafkaServices, sizes: Iterable[LogSize]) -> list[Message]:
     by_topic: dict[str, list[Message]] = {}
-    for size in sizes:
+    async for size in services.turns.through(sizes):
         by_topic.setdefault(size.tp.topic, []).append(
             {
                 "partition_index": size.tp.partition,

@@ -18,14 +18,25 @@ FEW_ITEMS: Final = 256
 """The number of items whose memory is not counted, because most responses have fewer."""
 
 
-async def hold_items(services: KafkaServices, context: RequestContext, items: int) -> None:
-    """Hold memory for a response with so many items, and wait until there is some.
+class AnswerPrice:
+    """The memory of the items of one response."""
 
-    Raises:
-        KafkaError: INVALID_REQUEST. The response would be too long.
-    """
-    if items > FEW_ITEMS:
-        await hold_bytes(services, context, items * ITEM_BYTES)
+    __slots__ = ("_context", "_items", "_services")
+
+    def __init__(self, services: KafkaServices, context: RequestContext) -> None:
+        self._services = services
+        self._context = context
+        self._items = 0
+
+    async def add(self, items: int) -> None:
+        """Hold memory for more items, and wait until there is some.
+
+        Raises:
+            KafkaError: INVALID_REQUEST. The response would be too long.
+        """
+        self._items += items
+        if self._items > FEW_ITEMS:
+            await hold_bytes(self._services, self._context, self._items * ITEM_BYTES)
 
 
 async def hold_bytes(services: KafkaServices, context: RequestContext, size: int) -> None:

@@ -6,7 +6,7 @@ from its first part until it is sent.
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Any, TypeVar
+from typing import Any
 
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.kafka.connection.answer_price import hold_bytes
@@ -18,12 +18,9 @@ from quorate.broker.kafka.wire.primitives import (
     Buffers,
     Cursor,
     MalformedRequest,
-    Steps,
     TooManyElements,
 )
 from quorate_proto.v1 import errors_pb2
-
-T = TypeVar("T")
 
 
 class LargeRequests:
@@ -49,7 +46,7 @@ class LargeRequests:
                 raise TooManyElements(
                     f"a request of {len(frame)} bytes: at most {work.frame_bytes_max}"
                 )
-            body = await self.in_slices(api.decode_body_in_steps(version, cursor))
+            body = await self._services.turns.carry_out(api.decode_body_in_steps(version, cursor))
         except TooManyElements as error:
             raise KafkaError(errors_pb2.INVALID_REQUEST, str(error)) from None
         except MalformedRequest as error:
@@ -95,7 +92,7 @@ class LargeRequests:
         for task in overlapping:
             await self._add(answer, task, context)
             await turns.give_way()
-        return await self.in_slices(answer.encode())
+        return await turns.carry_out(answer.encode())
 
     async def _add(
         self, answer: PartedAnswer, response: Awaitable[Any], context: RequestContext
@@ -119,17 +116,6 @@ class LargeRequests:
         if context.lease.held_bytes:
             context.lease.keep(len(encoded))
         return [memoryview(encoded)]
-
-    async def in_slices(self, steps: Steps[T]) -> T:
-        """Carry out steps, and give way between them."""
-        turns = self._services.turns
-        try:
-            while True:
-                next(steps)
-                await turns.give_way()
-        except StopIteration as end:
-            result: T = end.value
-            return result
 
 
 def _with_time_left(part: Any, begun_s: float) -> Any:  # noqa: ANN401 - its handler's type

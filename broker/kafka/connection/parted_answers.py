@@ -3,17 +3,15 @@
 Each part is encoded when it is there, so what waits for the other parts is bytes, not objects.
 """
 
-import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from quorate.broker.kafka.connection.request_work import Items
 from quorate.broker.kafka.wire import codec
-from quorate.broker.kafka.wire.codec import Encoded, Encoder, Message, Shape
+from quorate.broker.kafka.wire.codec import Encoded, Encoder, Message
 from quorate.broker.kafka.wire.kio_layouts import EntityType
 from quorate.broker.kafka.wire.primitives import Buffers, Steps
-from quorate.broker.kafka.wire.stepwise import encode_around
+from quorate.broker.kafka.wire.stepwise import array_of, encode_around, shape_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +46,11 @@ class ItemAnswer:
         self._division = division
         self._schema = codec.schema_of(api_name, version, EntityType.response)
         self._flexible = bool(self._schema.__flexible__)
-        array = _shape(self._schema, division.results)
+        array = shape_of(self._schema, division.results)
         self._encode_result = codec.element_encoder(array, self._flexible)
         self._encode_inner: Encoder | None = None
         if division.inner_results:
-            inner = _shape(array.nested, division.inner_results)
+            inner = shape_of(array.nested, division.inner_results)
             self._encode_inner = codec.element_encoder(inner, self._flexible)
         self._frame: Message | None = None
         """The response that has the fields beside the results."""
@@ -82,8 +80,7 @@ class ItemAnswer:
     def encode(self) -> Steps[Buffers]:
         self._close()
         assert self._frame is not None, "a request has at least one part"
-        results = bytearray()
-        codec.append_length(results, self._results, self._flexible, ">i")
+        results = array_of(self._results, b"", self._flexible)
         values = {**self._frame, self._division.results: Encoded(results)}
         before, after = encode_around(self._schema, values, self._division.results)
         yield
@@ -102,17 +99,8 @@ class ItemAnswer:
     def _close(self) -> None:
         if self._open is None:
             return
-        inner = bytearray()
-        codec.append_length(inner, self._open_count, self._flexible, ">i")
-        inner += self._open_encoded
+        inner = array_of(self._open_count, self._open_encoded, self._flexible)
         self._results += 1
         result = {**self._open, self._division.inner_results: Encoded(inner)}
         self._encode_result(self._encoded, result)
         self._open, self._open_count, self._open_encoded = None, 0, bytearray()
-
-
-def _shape(schema: Any, name: str) -> Shape:  # noqa: ANN401 - a generated dataclass
-    for field in dataclasses.fields(schema):
-        if field.name == name:
-            return codec.shape_of(field)
-    raise KeyError(f"{schema.__name__}.{name}")

@@ -180,7 +180,7 @@ class RequestDispatcher:
         except StopIteration as end:
             encoded: Buffers = end.value
             return encoded
-        return await self._large.in_slices(steps)
+        return await self._services.turns.carry_out(steps)
 
     async def _handle_counted(
         self,

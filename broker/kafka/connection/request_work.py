@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 from quorate.broker.kafka.wire.codec import Message
 from quorate.broker.kafka.wire.primitives import Buffers, Steps
 
-DECODED_AT_ONCE: Final = 1_000
+DECODED_AT_ONCE: Final = 500
 """The most elements that are decoded without a break. Larger requests are decoded in steps."""
 
 ELEMENT_BYTES: Final = 256

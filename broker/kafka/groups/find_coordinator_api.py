@@ -8,6 +8,7 @@ internal topic of the coordinators.
 from typing import Final
 
 from quorate.broker.config.internal_topics import partition_of
+from quorate.broker.kafka.connection.answer_price import AnswerPrice
 from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.groups.coordinator_topics import (
     COORDINATOR_KINDS,
@@ -39,10 +40,15 @@ class FindCoordinatorApi:
         keys = request["coordinator_keys"] if batched else [request["key"]]
         rights = services.authorizer.rights_of(context)
         missing: str | None = None
-        if any(_may_find(rights, key_type, key) for key in keys):
+        async for key in services.turns.through(keys):
+            if not _may_find(rights, key_type, key):
+                continue
             missing = await self._topics.create_if_missing(services, context, key_type)
+            break
+        await AnswerPrice(services, context).add(len(keys))
         coordinators = [
-            _coordinator(services, rights, context.listener, key_type, key, missing) for key in keys
+            _coordinator(services, rights, context.listener, key_type, key, missing)
+            async for key in services.turns.through(keys)
         ]
         values: Message = {"throttle_time": 0}
         if batched:

@@ -5,6 +5,7 @@ from typing import Final
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.coordinator.groups.state.consumer_group import ConsumerGroup
 from quorate.broker.coordinator.groups.state.group_basis import GroupState
+from quorate.broker.kafka.connection.answer_price import AnswerPrice
 from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.groups.group_membership_apis import require_group
 from quorate.broker.kafka.services import KafkaServices
@@ -83,6 +84,8 @@ async def list_groups(
     types = {kind.lower() for kind in request.get("types_filter") or ()}
     rights = services.authorizer.rights_of(context)
     sees_all = rights.may_cluster(AclOperation.DESCRIBE, log_denied=False)
+    known = tuple(services.groups.groups())
+    await AnswerPrice(services, context).add(len(known))
     groups = [
         {
             "group_id": group.group_id,
@@ -90,7 +93,7 @@ async def list_groups(
             "group_state": group.state.value,
             "group_type": _CLASSIC,
         }
-        for group in services.groups.groups()
+        async for group in services.turns.through(known)
         if (not states or group.state.value.lower() in states)
         and (not types or _CLASSIC in types)
         and (

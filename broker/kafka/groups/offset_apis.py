@@ -14,6 +14,8 @@ from quorate.broker.coordinator.groups.state.committed_offsets import (
 from quorate.broker.coordinator.groups.state.group_effects import NO_GENERATION
 from quorate.broker.coordinator.groups.state.subscription import consumed_topics
 from quorate.broker.coordinator.shards.coordinator_records import TransactionOwner
+from quorate.broker.kafka.allowed_topics import allowed_topics
+from quorate.broker.kafka.connection.answer_price import AnswerPrice
 from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.groups.group_membership_apis import require_group
 from quorate.broker.kafka.services import KafkaServices
@@ -152,19 +154,26 @@ async def offset_fetch(
 ) -> Message:
     """OffsetFetch (9): return committed offsets. The offset is -1 if nothing is committed."""
     stable: bool = request.get("require_stable", False)
-    if context.version >= _FIRST_FETCH_OF_MANY:
-        groups = [
-            {"group_id": each["group_id"], **_fetch(services, context, each, stable=stable)}
-            for each in request["groups"]
-        ]
-        values: Message = {"throttle_time": 0, "groups": groups}
-    else:
-        values = {"throttle_time": 0, **_fetch(services, context, request, stable=stable)}
-    return values
+    price = AnswerPrice(services, context)
+    if context.version < _FIRST_FETCH_OF_MANY:
+        return {"throttle_time": 0, **await _fetch(services, context, request, price, stable)}
+    asked: dict[str, Message] = {}
+    for each in request["groups"]:
+        # The offsets of a group may be many, so they are answered once (issue 17).
+        asked.setdefault(each["group_id"], each)
+    groups = []
+    async for group_id, each in services.turns.through(asked.items()):
+        found = await _fetch(services, context, each, price, stable)
+        groups.append({"group_id": group_id, **found})
+    return {"throttle_time": 0, "groups": groups}
 
 
-def _fetch(
-    services: KafkaServices, context: RequestContext, group_request: Message, *, stable: bool
+async def _fetch(
+    services: KafkaServices,
+    context: RequestContext,
+    group_request: Message,
+    price: AnswerPrice,
+    stable: bool,
 ) -> Message:
     """Return the committed offsets of one group, for the named topics. If no topics are given
     (None), return all offsets that the client may see.
@@ -181,13 +190,16 @@ def _fetch(
     except KafkaError as error:
         code = error.code
     if topics is None:
-        topics = _all_topics(committed)
-        visible = rights.topics(
-            AclOperation.DESCRIBE, (each["name"] for each in topics), log_denied=False
+        topics = await _all_topics(services, committed)
+        names = [each["name"] for each in topics]
+        visible = await allowed_topics(
+            services, rights, AclOperation.DESCRIBE, names, log_denied=False
         )
         topics = [each for each in topics if each["name"] in visible]
     else:
-        visible = rights.topics(AclOperation.DESCRIBE, (each["name"] for each in topics))
+        names = [each["name"] for each in topics]
+        visible = await allowed_topics(services, rights, AclOperation.DESCRIBE, names)
+    await price.add(sum(len(each["partition_indexes"]) for each in topics))
     unstable = frozenset(committed.pending) if stable else frozenset()
 
     def code_of(tp: TopicPartition) -> int:
@@ -200,24 +212,20 @@ def _fetch(
     def fetched(tp: TopicPartition) -> Message:
         return _fetched(committed.get(tp), tp.partition, code_of(tp))
 
-    return {
-        "error_code": code,
-        "topics": [
-            {
-                "name": topic["name"],
-                "partitions": [
-                    fetched(TopicPartition(topic["name"], partition))
-                    for partition in topic["partition_indexes"]
-                ],
-            }
-            for topic in topics
-        ],
-    }
+    answers: list[Message] = []
+    async for topic in services.turns.through(topics):
+        name = topic["name"]
+        partitions = [
+            fetched(TopicPartition(name, partition))
+            async for partition in services.turns.through(topic["partition_indexes"])
+        ]
+        answers.append({"name": name, "partitions": partitions})
+    return {"error_code": code, "topics": answers}
 
 
-def _all_topics(committed: CommittedOffsets) -> list[Message]:
+async def _all_topics(services: KafkaServices, committed: CommittedOffsets) -> list[Message]:
     partitions: dict[str, list[int]] = {}
-    for tp in committed:
+    async for tp in services.turns.through(tuple(committed)):
         partitions.setdefault(tp.topic, []).append(tp.partition)
     return [{"name": name, "partition_indexes": indexes} for name, indexes in partitions.items()]
 

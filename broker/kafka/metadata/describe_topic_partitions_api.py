@@ -13,6 +13,7 @@ from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire.codec import Message
 from quorate.broker.metadata.metadata_cache import CachedPartition, MetadataCache
+from quorate.broker.quota.work_turns import WorkTurns
 from quorate.broker.security.authorizer import Rights
 from quorate.common.acl_types import AclOperation, ResourceType
 from quorate.common.types import NO_BROKER
@@ -20,6 +21,9 @@ from quorate_proto.v1 import errors_pb2
 
 PARTITIONS_MAX: Final = 2_000
 """The most partitions in one response, even if the client asks for more."""
+
+TOPICS_MAX: Final = 2_000
+"""The most topics in one response. Topics that do not exist have no partitions."""
 
 _OPERATIONS_UNKNOWN: Final = -(2**31)
 
@@ -29,7 +33,7 @@ async def describe_topic_partitions(
 ) -> Message:
     cursor = request["cursor"]
     view = _View(services.metadata, services.authorizer.rights_of(context))
-    names = view.names({topic["name"] for topic in request["topics"]})
+    names = await view.names(services.turns, {topic["name"] for topic in request["topics"]})
     first = 0
     if cursor is not None:
         names = [name for name in names if name >= cursor["topic_name"]]
@@ -38,8 +42,8 @@ async def describe_topic_partitions(
     room = max(1, min(request["response_partition_limit"], PARTITIONS_MAX))
     topics: list[Message] = []
     next_cursor: Message | None = None
-    for name in names:
-        if room == 0:
+    async for name in services.turns.through(names):
+        if room == 0 or len(topics) == TOPICS_MAX:
             next_cursor = {"topic_name": name, "partition_index": first}
             break
         topic, left = view.topic(name, first, room)
@@ -63,15 +67,17 @@ class _View:
         self._metadata = metadata
         self._rights = rights
 
-    def names(self, wanted: set[str]) -> list[str]:
+    async def names(self, turns: WorkTurns, wanted: set[str]) -> list[str]:
         """Return the topics ``wanted``, or all topics that the client may see if none is named."""
         if wanted:
             return sorted(wanted)
         may = self._rights.may_topic
         return sorted(
-            name
-            for name in self._metadata.topics
-            if may(AclOperation.DESCRIBE, name, log_denied=False)
+            [
+                name
+                async for name in turns.through(tuple(self._metadata.topics))
+                if may(AclOperation.DESCRIBE, name, log_denied=False)
+            ]
         )
 
     def topic(self, name: str, first: int, room: int) -> tuple[Message, bool]:

@@ -6,10 +6,13 @@ and it would be wrong to respond that a topic does not exist. So it closes the c
 client tries another broker or tries again.
 """
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from quorate.broker.config.topics import AUTO_CREATE_TOPICS_ENABLE
+from quorate.broker.kafka.allowed_topics import allowed_topics
+from quorate.broker.kafka.connection.answer_price import hold_bytes
 from quorate.broker.kafka.connection.requests import CloseConnection, RequestContext
 from quorate.broker.kafka.metadata.metadata_response import (
     AuthorizedOperations,
@@ -18,7 +21,7 @@ from quorate.broker.kafka.metadata.metadata_response import (
 from quorate.broker.kafka.metadata.topic_auto_creation import TopicAutoCreation
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire.codec import Message
-from quorate.broker.kafka.wire.primitives import Buffers, Steps
+from quorate.broker.kafka.wire.primitives import Buffers, Steps, at_once
 from quorate.broker.metadata.metadata_cache import CachedBroker, MetadataCache
 from quorate.broker.security.authorizer import Rights
 from quorate.common.acl_types import AclOperation, ResourceType
@@ -26,6 +29,20 @@ from quorate.common.types import BrokerId
 from quorate_proto.v1 import errors_pb2
 
 _CACHE_BYTES_MAX: Final = 32 << 20
+_CACHED_NAMES_MAX: Final = 256
+"""The most topics of a cached response, unless it is for all topics. Otherwise a client could push
+everything else out of the cache with names in another order each time.
+"""
+
+_FEW_PARTITIONS: Final = 1_000
+"""The size of a response up to which it is encoded without a break."""
+
+_PARTITION_BYTES: Final = 64
+"""The size of a partition, or of a topic, in a response."""
+
+_CREATIONS_MAX: Final = 100
+"""The most topics that one request creates. The client is told to ask again for the others."""
+
 _NOT_AUTHORIZED: Final[int] = errors_pb2.TOPIC_AUTHORIZATION_FAILED
 
 _ResponseKey = tuple[int, str, tuple[str, ...] | None]
@@ -44,6 +61,10 @@ class MetadataApi:
         self._brokers: Mapping[BrokerId, CachedBroker] | None = None
         self._responses: dict[_ResponseKey, bytes] = {}
         self._responses_bytes = 0
+        self._all_topics_turn = asyncio.Lock()
+        """Many clients ask for all topics at the same time. The first one has the response
+        encoded, the others find it in the cache.
+        """
 
     async def handle(
         self, services: KafkaServices, context: RequestContext, request: Message
@@ -54,27 +75,30 @@ class MetadataApi:
         rights = services.authorizer.rights_of(context)
         operations = _requested_operations(rights, request)
         if wanted is None:
-            return self._all_topics(services, context, rights, operations)
+            return await self._all_topics(services, context, rights, operations)
         if any(item["name"] is None for item in wanted):
             builder = MetadataResponseBuilder(
                 services, context.version, context.listener, operations
             )
-            return builder.encode([_by_id_or_name(builder, item, rights) for item in wanted])
-        names = tuple(item["name"] for item in wanted)
-        visible = rights.topics(AclOperation.DESCRIBE, names)
+            distinct = {(item["name"], item["topic_id"]): item for item in wanted}
+            topics = (_by_id_or_name(builder, item, rights) for item in distinct.values())
+            return await _encoded(services, context, builder, topics, len(distinct), None)
+        # A topic may have very many partitions, so it is described once (issue 17).
+        names = tuple(dict.fromkeys([item["name"] for item in wanted]))
+        visible = await allowed_topics(services, rights, AclOperation.DESCRIBE, names)
         asked = [name for name in names if name in visible]
         errors = await self._create_missing(services, context, request, asked, rights)
         known = services.metadata.topics
-        if not operations and all(name in known and name in visible for name in names):
-            return self._cached(services, (context.version, context.listener, names))
+        if not operations and all([name in known and name in visible for name in names]):
+            return await self._cached(services, context, names)
         builder = MetadataResponseBuilder(services, context.version, context.listener, operations)
-        topics = [
+        topics = (
             builder.by_name(name, errors) if name in visible else builder.hidden(name)
             for name in names
-        ]
-        return builder.encode(topics)
+        )
+        return await _encoded(services, context, builder, topics, len(names), asked)
 
-    def _all_topics(
+    async def _all_topics(
         self,
         services: KafkaServices,
         context: RequestContext,
@@ -84,12 +108,17 @@ class MetadataApi:
         """Return the response for all topics that the client may see. Other topics are left out,
         as if they did not exist.
         """
-        known = services.metadata.topics
-        visible = rights.topics(AclOperation.DESCRIBE, known, log_denied=False)
+        known = tuple(services.metadata.topics)
+        visible = await allowed_topics(
+            services, rights, AclOperation.DESCRIBE, known, log_denied=False
+        )
         if not operations and len(visible) == len(known):
-            return self._cached(services, (context.version, context.listener, None))
+            async with self._all_topics_turn:
+                return await self._cached(services, context, None)
         builder = MetadataResponseBuilder(services, context.version, context.listener, operations)
-        return builder.encode([builder.by_name(name) for name in known if name in visible])
+        names = [name for name in known if name in visible]
+        topics = (builder.by_name(name) for name in names)
+        return await _encoded(services, context, builder, topics, len(names), names)
 
     async def _create_missing(
         self,
@@ -111,23 +140,32 @@ class MetadataApi:
             return {}
         may = frozenset(missing)
         if not rights.may_cluster(AclOperation.CREATE, log_denied=False):
-            may = rights.topics(AclOperation.CREATE, missing)
-        errors = dict.fromkeys(missing, _NOT_AUTHORIZED)
+            may = await allowed_topics(services, rights, AclOperation.CREATE, missing)
         creatable = [name for name in missing if name in may]
-        if creatable:
+        errors: dict[str, int] = dict.fromkeys(missing, _NOT_AUTHORIZED)
+        errors.update(dict.fromkeys(creatable, errors_pb2.LEADER_NOT_AVAILABLE))
+        if creatable := creatable[:_CREATIONS_MAX]:
             errors.update(await self._creation.create(services.forwarder, context, creatable))
         return errors
 
-    def _cached(self, services: KafkaServices, key: _ResponseKey) -> bytes:
-        """Return the response for topics that exist, from the cache if possible."""
-        self._forget_outdated(services.metadata)
-        version, listener, names = key
+    async def _cached(
+        self, services: KafkaServices, context: RequestContext, names: tuple[str, ...] | None
+    ) -> bytes:
+        """Return the response for topics that exist, from the cache if possible. ``names`` is None
+        for all topics.
+        """
+        metadata = services.metadata
+        self._forget_outdated(metadata)
+        key = (context.version, context.listener, names)
         encoded = self._responses.get(key)
         if encoded is None:
-            builder = MetadataResponseBuilder(services, version, listener)
-            every = services.metadata.topics if names is None else names
-            encoded = builder.encode([builder.by_name(name) for name in every])
-            self._remember(key, encoded)
+            brokers = metadata.brokers
+            builder = MetadataResponseBuilder(services, context.version, context.listener)
+            every = tuple(metadata.topics) if names is None else names
+            topics = (builder.by_name(name) for name in every)
+            encoded = await _encoded(services, context, builder, topics, len(every), every)
+            if brokers is self._brokers and (names is None or len(names) <= _CACHED_NAMES_MAX):
+                self._remember(key, encoded)
         return encoded
 
     def _forget_outdated(self, metadata: MetadataCache) -> None:
@@ -147,6 +185,30 @@ class MetadataApi:
         self._responses_bytes += len(response)
 
 
+async def _encoded(
+    services: KafkaServices,
+    context: RequestContext,
+    builder: MetadataResponseBuilder,
+    topics: Iterable[Steps[Message]],
+    count: int,
+    names: Iterable[str] | None,
+) -> bytes:
+    """Encode a response. A long one is encoded in slices, and its memory is held before that.
+
+    ``names`` are those of the topics, or None if they are not known. ``count`` is their number.
+
+    Raises:
+        KafkaError: INVALID_REQUEST. The response would be too long.
+    """
+    steps = builder.encode(topics)
+    partitions = services.metadata.partition_count
+    total = count if names is None else count + sum(map(partitions, names))
+    if total <= _FEW_PARTITIONS and names is not None:
+        return at_once(steps)
+    await hold_bytes(services, context, total * _PARTITION_BYTES)
+    return await services.turns.carry_out(steps)
+
+
 def encode(_version: int, response: bytes) -> Steps[Buffers]:
     """Return the response, which its handler has encoded or taken from the cache."""
     yield from ()
@@ -161,7 +223,9 @@ def _wanted_topics(version: int, request: Message) -> list[Message] | None:
     return None if version == 0 and not topics else topics
 
 
-def _by_id_or_name(builder: MetadataResponseBuilder, item: Message, rights: Rights) -> Message:
+def _by_id_or_name(
+    builder: MetadataResponseBuilder, item: Message, rights: Rights
+) -> Steps[Message]:
     name = item["name"]
     if name is None:
         return builder.by_id(

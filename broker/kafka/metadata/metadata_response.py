@@ -5,19 +5,20 @@ distinct replica lists, so each list is encoded once per response and looked up 
 """
 
 import struct
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from quorate.broker.config.internal_topics import INTERNAL_TOPICS
 from quorate.broker.kafka.services import KafkaServices
-from quorate.broker.kafka.wire import codec
+from quorate.broker.kafka.wire import codec, stepwise
 from quorate.broker.kafka.wire.codec import Encoded, Message
-from quorate.broker.kafka.wire.primitives import append_length
+from quorate.broker.kafka.wire.primitives import Steps, append_length
 from quorate.broker.metadata.metadata_cache import CachedPartition, endpoints_at
 from quorate.common.types import NO_BROKER, BrokerId, TopicId
 from quorate_proto.v1 import errors_pb2
 
+_PARTITIONS_IN_A_STEP: Final = 256
 _FIRST_VERSION_WITH_NULLABLE_NAME: Final = 12
 
 
@@ -46,13 +47,14 @@ class MetadataResponseBuilder:
         self._cluster_id = services.cluster_id
         self._metadata = services.metadata
         self._version = version
+        self._flexible = version >= _FIRST_FLEXIBLE_VERSION
         self._operations = operations or AuthorizedOperations()
         self._endpoints = endpoints_at(services.metadata.brokers, listener)
         self._partitions = PartitionEncoder(version, self._endpoints)
 
-    def by_name(self, name: str, errors: Mapping[str, int] = {}) -> Message:
-        """Describe a topic by name. ``errors`` contains error codes for topics that do not
-        exist.
+    def by_name(self, name: str, errors: Mapping[str, int] = {}) -> Steps[Message]:
+        """Describe a topic by name, in steps. ``errors`` contains error codes for topics that do
+        not exist.
         """
         topic = self._metadata.topics.get(name)
         if topic is None:
@@ -63,19 +65,21 @@ class MetadataResponseBuilder:
             "name": name,
             "topic_id": UUID(bytes=topic.topic_id),
             "is_internal": name in INTERNAL_TOPICS,
-            "partitions": self._partitions.encode(topic.partitions),
+            "partitions": (yield from self._partitions.encode(topic.partitions)),
         }
         if self._operations.of_topic is not None:
             described["topic_authorized_operations"] = self._operations.of_topic(name)
         return described
 
-    def by_id(self, topic_id: UUID, may_see: Callable[[str], bool] = lambda _: True) -> Message:
-        """Describe a topic by id. ``may_see`` returns whether the client may see the name; the
-        id itself is not secret.
+    def by_id(
+        self, topic_id: UUID, may_see: Callable[[str], bool] = lambda _: True
+    ) -> Steps[Message]:
+        """Describe a topic by id, in steps. ``may_see`` returns whether the client may see the
+        name; the id itself is not secret.
         """
         name = self._metadata.topic_name(TopicId(topic_id.bytes))
         if name is not None and may_see(name):
-            return self.by_name(name)
+            return (yield from self.by_name(name))
         return {
             "error_code": errors_pb2.UNKNOWN_TOPIC_ID
             if name is None
@@ -85,10 +89,11 @@ class MetadataResponseBuilder:
             "partitions": (),
         }
 
-    def hidden(self, name: str) -> Message:
+    def hidden(self, name: str) -> Steps[Message]:
         """Describe a topic that the client may not see. The description does not reveal whether
         the topic exists.
         """
+        yield from ()
         return {
             "error_code": errors_pb2.TOPIC_AUTHORIZATION_FAILED,
             "name": name,
@@ -96,7 +101,17 @@ class MetadataResponseBuilder:
             "partitions": (),
         }
 
-    def encode(self, topics: list[Message]) -> bytes:
+    def encode(self, topics: Iterable[Steps[Message]]) -> Steps[bytes]:
+        """Return the response with topics that are described one by one, in steps."""
+        append = stepwise.element_encoder("metadata", self._version, "topics")
+        count, encoded = 0, bytearray()
+        for topic in topics:
+            append(encoded, (yield from topic))
+            count += 1
+            yield
+        return self._encode(Encoded(stepwise.array_of(count, encoded, self._flexible)))
+
+    def _encode(self, topics: Encoded) -> bytes:
         brokers = self._metadata.brokers
         controller_id = self._metadata.controller_id
         cluster_operations: Message = {}
@@ -148,11 +163,13 @@ class PartitionEncoder:
         self._ids: dict[tuple[BrokerId, ...], bytes] = {}
         self._offline: dict[tuple[BrokerId, ...], bytes] = {}
 
-    def encode(self, partitions: Sequence[CachedPartition]) -> Encoded:
-        """Encode the array of a topic's partitions, in the order of their numbers."""
+    def encode(self, partitions: Sequence[CachedPartition]) -> Steps[Encoded]:
+        """Encode the array of a topic's partitions, in the order of their numbers, in steps."""
         out = bytearray(self._length(len(partitions)))
         for index, partition in enumerate(partitions):
             self._append(out, index, partition)
+            if not (index + 1) % _PARTITIONS_IN_A_STEP:
+                yield
         return Encoded(out)
 
     def _append(self, out: bytearray, index: int, partition: CachedPartition) -> None:

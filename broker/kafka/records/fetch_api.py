@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 from quorate.broker.config.client_keys import RACK_AWARE_SELECTOR, REPLICA_SELECTOR_CLASS
 from quorate.broker.config.listeners import FETCH_MAX_BYTES
+from quorate.broker.kafka.allowed_topics import allowed_topics
 from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.records.fetch_messages import (
     FINAL_EPOCH,
@@ -62,13 +63,13 @@ class FetchApi:
             sessions.close(named)
         begun: FetchSession | None = None
         if request.session_epoch == FIRST_EPOCH:
-            begun = sessions.open(owner, _partitions_to_keep(services, context, request))
+            begun = sessions.open(owner, await _partitions_to_keep(services, context, request))
         if begun is None:
             return await _without_session(services, context, request, near)
         return await _in_session(services, context, request, near, begun)
 
 
-def _partitions_to_keep(
+async def _partitions_to_keep(
     services: KafkaServices, context: RequestContext, request: FetchRequest
 ) -> int:
     """Return how many partitions a session of this request would have. The result is 0 if one of
@@ -76,7 +77,8 @@ def _partitions_to_keep(
     """
     topics = {topic for topic, _ in request.topics}
     rights = services.authorizer.rights_of(context)
-    if len(rights.topics(AclOperation.READ, topics, log_denied=False)) < len(topics):
+    readable = await allowed_topics(services, rights, AclOperation.READ, topics, log_denied=False)
+    if len(readable) < len(topics):
         return 0
     partitions = {want.tp for _, wants in request.topics for want in wants}
     counts = {topic: services.metadata.partition_count(topic) for topic in topics}
@@ -130,7 +132,8 @@ async def _without_session(
     services: KafkaServices, context: RequestContext, request: FetchRequest, near: RackBrokerIds
 ) -> FetchResponse:
     rights = services.authorizer.rights_of(context)
-    readable = rights.topics(AclOperation.READ, (topic for topic, _ in request.topics))
+    names = [topic for topic, _ in request.topics]
+    readable = await allowed_topics(services, rights, AclOperation.READ, names)
     wants = [want for topic, wants in request.topics if topic in readable for want in wants]
     found: list[FetchOutcome] = []
     if wants:

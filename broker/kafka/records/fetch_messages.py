@@ -169,7 +169,7 @@ def encode(version: int, response: FetchResponse) -> Steps[Buffers]:
     else:
         out.small += _INT32.pack(0)
     append_length(out.small, len(listed), flexible)
-    for topic, partitions in listed:
+    for topics_done, (topic, partitions) in enumerate(listed, start=1):
         append_string(out.small, topic, flexible)
         append_length(out.small, len(partitions), flexible)
         for place, (partition, outcome) in enumerate(partitions, start=1):
@@ -178,6 +178,8 @@ def encode(version: int, response: FetchResponse) -> Steps[Buffers]:
                 yield
         if flexible:
             out.small.append(0)
+        if not topics_done % ELEMENTS_IN_A_STEP:
+            yield
     if flexible:
         out.small.append(0)
     return out.buffers()

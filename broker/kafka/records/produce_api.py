@@ -205,7 +205,7 @@ def encode(version: int, response: ProduceResponse) -> Steps[Buffers]:
     out = bytearray()
     remaining = iter(response.outcomes)
     append_length(out, len(topics), flexible)
-    for topic, partitions in topics:
+    for topics_done, (topic, partitions) in enumerate(topics, start=1):
         append_string(out, topic, flexible)
         append_length(out, len(partitions), flexible)
         for place, (index, _) in enumerate(partitions, start=1):
@@ -214,6 +214,8 @@ def encode(version: int, response: ProduceResponse) -> Steps[Buffers]:
                 yield
         if flexible:
             out.append(0)
+        if not topics_done % ELEMENTS_IN_A_STEP:
+            yield
     if version >= 1:
         out += _INT32.pack(0)
     if flexible:

@@ -14,6 +14,7 @@ from quorate.broker.coordinator.transactions.state.transaction_metadata import (
     TransactionMetadata,
     TransactionState,
 )
+from quorate.broker.kafka.connection.answer_price import AnswerPrice
 from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire.codec import Message
@@ -209,13 +210,15 @@ async def list_transactions(
     producer_ids = set(request["producer_id_filters"])
     least_ms = request.get("duration_filter", _ANY_DURATION_MS)
     now_ms = services.wall_clock_ms()
+    known = tuple(services.transactions.all())
+    await AnswerPrice(services, context).add(len(known))
     listed = [
         {
             "transactional_id": transactional_id,
             "producer_id": found.producer_id,
             "transaction_state": found.state.title,
         }
-        for transactional_id, found in services.transactions.all()
+        async for transactional_id, found in services.turns.through(known)
         if (not request["state_filters"] or found.state in wanted_states)
         and (not producer_ids or found.producer_id in producer_ids)
         and (least_ms < 0 or is_older(found, least_ms, now_ms))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from quorate.broker.kafka.wire import codec
-from quorate.broker.kafka.wire.codec import Encoded, Message, Shape
+from quorate.broker.kafka.wire.codec import Encoded, Encoder, Message, Shape
 from quorate.broker.kafka.wire.kio_layouts import EntityType
 from quorate.broker.kafka.wire.primitives import ELEMENTS_IN_A_STEP, Cursor, Steps
 
@@ -36,6 +36,25 @@ def encode_in_steps(name: str, version: int, values: Message, out: bytearray) ->
     """Append the body of a response to ``out``, like ``codec.encode_response``."""
     schema = codec.schema_of(name, version, EntityType.response)
     yield from _entity_encoder_steps(schema)(out, values)
+
+
+def element_encoder(name: str, version: int, array: str) -> Encoder:
+    """Return the encoder for an element of an array in a response."""
+    schema = codec.schema_of(name, version, EntityType.response)
+    return codec.element_encoder(shape_of(schema, array), bool(schema.__flexible__))
+
+
+def array_of(count: int, elements: bytes | bytearray, flexible: bool) -> bytearray:
+    """Return an array whose elements are encoded already."""
+    array = bytearray()
+    codec.append_length(array, count, flexible, ">i")
+    array += elements
+    return array
+
+
+def shape_of(schema: Any, name: str) -> Shape:  # noqa: ANN401 - a generated dataclass
+    """Return the shape of one field of a message."""
+    return next(shape for shape in _shapes(schema) if shape.name == name)
 
 
 def encode_around(

@@ -30,6 +30,12 @@ from quorate_proto.v1 import errors_pb2
 _PARTITION_BYTES_MAX: Final = 8 << 20
 """The most that one answer has of one partition: it is read in one go."""
 
+_FEW_PARTITIONS: Final = 64
+_LOOK_BYTES: Final = 16 << 10
+"""What a look at one partition counts as, among many: it takes as long as reading so many bytes,
+even if nothing is read.
+"""
+
 _NOT_LOOKED_AT: Final = FetchOutcome()
 
 
@@ -192,7 +198,10 @@ class RecordReader:
         size = 0
         must_be_told = False
         room_bytes = params.room.reserve(params.max_bytes)
+        are_many = len(wants) > _FEW_PARTITIONS
         for want in wants:
+            if are_many:
+                self._turns.took(_LOOK_BYTES)
             if self._turns.is_over:
                 await self._turns.wait()
             try:
