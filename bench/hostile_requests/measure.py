@@ -31,7 +31,7 @@ _IDLE_CPU: Final = 0.35
 """A broker that uses less of a core than this works on nothing but the good clients' requests."""
 _PATIENCE_S: Final = 1.0
 _QUIET_MS: Final = 40.0
-_QUIET_TIMEOUT_S: Final = 3.0
+_QUIET_TIMEOUT_S: Final = 1.5
 _OF_THE_BROKER: Final = 0.25
 """A stall during which the broker used less of a core than this may be the machine's."""
 BASELINE_S: Final = 3.0

@@ -20,6 +20,16 @@ DEFAULT_REPLICATION_FACTOR: Final = ConfigKey(
     doc="The number of replicas of a topic that is created without a number.",
     update=Update.CLUSTER_WIDE,
 )
+MAX_BROKER_PARTITIONS: Final = ConfigKey(
+    name="max.broker.partitions",
+    type=int,
+    default=100_000,
+    at_least=1,
+    doc="The most replicas of partitions that a broker may hold (KIP-578). Topics and partitions "
+    "by which a broker would hold more are not created; replicas may still be moved to it. A lower "
+    "limit may be noticed only after 10,000 further replicas.",
+    update=Update.CLUSTER_WIDE,
+)
 AUTO_CREATE_TOPICS_ENABLE: Final = ConfigKey(
     name="auto.create.topics.enable",
     type=bool,

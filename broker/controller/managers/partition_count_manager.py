@@ -15,7 +15,9 @@ from quorate.broker.controller.managers.decisions import (
     ItemDecision,
 )
 from quorate.broker.controller.managers.placement import (
+    NewReplicas,
     PlacementStart,
+    ReplicaLimit,
     first_leadership,
     place,
     start_of,
@@ -56,19 +58,21 @@ def add_partitions(
     draw: Callable[[], PlacementStart],
     repeated: frozenset[str] = frozenset(),
     charge: Charge = charge_nothing,
+    limit: ReplicaLimit | None = None,
 ) -> list[TopicDecision]:
     """Decide for each topic, in order. A refused topic never stops the others.
 
     ``draw`` returns the start of the placement for a topic whose own stripes cannot be continued.
     ``repeated`` are the names that the whole request, of which ``wanted`` may be a part, contains
     twice. ``charge`` is called with the number of partitions that each topic gets, and may refuse
-    it (Q1).
+    it (Q1). ``limit`` is the limit on what a broker may hold, if there is one.
     """
+    room = (limit or ReplicaLimit()).begin(image)
     decisions = []
     for one in wanted:
         try:
             topic = _changeable(image, one.name, repeated)
-            decisions.append(_add(image, topic, one, tenure, draw, charge))
+            decisions.append(_add(image, topic, one, tenure, draw, charge, room))
         except KafkaError as error:
             decisions.append(_refused(error, one.name))
     return decisions
@@ -81,6 +85,7 @@ def _add(
     tenure: ControllerTenure,
     draw: Callable[[], PlacementStart],
     charge: Charge,
+    room: NewReplicas,
 ) -> TopicDecision:
     known = len(topic.partitions)
     if wanted.count <= known:
@@ -104,6 +109,7 @@ def _add(
         replicas = _checked_assignments(image, topic, wanted.count, by_hand)
     else:
         replicas = _assigned(image, topic, wanted.count, draw)
+    room.add(topic.name, replicas)
     result.replication_factor = len(replicas[0])
     accepted = PartitionAdditionPending(
         topic=topic.name, topic_id=topic.topic_id, first_partition=known, replicas=replicas

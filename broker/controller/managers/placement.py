@@ -6,12 +6,17 @@ of leaders, so that the followers of one broker's partitions are spread over all
 draws the start at random, because a fixed start would load the first brokers most.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.config.topics import MAX_BROKER_PARTITIONS
 from quorate.common.types import ID_BYTES, NO_BROKER, BrokerId, TopicId
+from quorate.metadata_log.image import Image
 from quorate.metadata_log.partitions import interned
 from quorate.metadata_log.records import NewPartition
+from quorate_proto.v1 import errors_pb2
 
 
 class PlacementStart(NamedTuple):
@@ -129,3 +134,103 @@ def _after(order: Sequence[BrokerId], first: int, stride: int) -> Iterator[Broke
     others = len(order) - 1
     for step in range(others):
         yield order[(first + 1 + (stride + step) % others) % len(order)]
+
+
+# --- how many a broker may hold -------------------------------------------------------------------
+
+RECOUNT_AFTER: Final = 10_000
+
+
+class ReplicaLimit:
+    """The most replicas that a broker may hold (``max.broker.partitions``), or no limit.
+
+    Counting all replicas takes time in proportion to the partitions of the cluster. So the last
+    count and the limit of that time are kept, with what was accepted since. All are counted again
+    where these would exceed the limit, and after ``RECOUNT_AFTER`` replicas: by then it is noticed
+    that replicas were moved, or that the limit was lowered.
+    """
+
+    def __init__(self, most: Callable[[], int] | None = None) -> None:
+        self._configured = most
+        self.most = 0
+        """The limit when all were counted last."""
+        self._counted: tuple[object, object] | None = None
+        self._counts: Counter[BrokerId] = Counter()
+        self._accepted: Counter[BrokerId] = Counter()
+
+    def begin(self, image: Image) -> "NewReplicas":
+        """Return an account of what one decision adds to ``image``."""
+        return NewReplicas(self, image)
+
+    def may_exceed(self, wanted: Counter[BrokerId]) -> bool:
+        """Return whether only a new count can tell that ``wanted`` more are not too many."""
+        if self._configured is None:
+            return False
+        return self._accepted.total() >= RECOUNT_AFTER or any(
+            self._counts[broker] + self._accepted[broker] + new > self.most
+            for broker, new in wanted.items()
+        )
+
+    def accept(self, added: Counter[BrokerId]) -> None:
+        """Keep in mind what may be in the next image."""
+        self._accepted += added
+
+    def count(self, image: Image, added: Counter[BrokerId]) -> Counter[BrokerId]:
+        """Return what every broker holds in ``image``, additions that are pending included.
+
+        ``added`` is what the present decision has accepted, and the image does not have.
+        """
+        assert self._configured is not None
+        self.most = self._configured()
+        counted = (image.topics, image.additions)
+        if self._counted is None or any(
+            one is not other for one, other in zip(counted, self._counted, strict=True)
+        ):
+            self._counts = replica_counts(image)
+            self._counted = counted
+            self._accepted = Counter(added)
+        return self._counts
+
+
+class NewReplicas:
+    """The replicas that one decision adds. ``ReplicaLimit.begin`` makes it."""
+
+    def __init__(self, limit: ReplicaLimit, image: Image) -> None:
+        self._limit = limit
+        self._image = image
+        self._added: Counter[BrokerId] = Counter()
+
+    def add(self, topic: str, replicas: Sequence[tuple[BrokerId, ...]]) -> None:
+        """Add the replicas of the new partitions of a topic.
+
+        Raises:
+            KafkaError: POLICY_VIOLATION, a broker would hold too many.
+        """
+        wanted = Counter(broker for one in replicas for broker in one)
+        if self._limit.may_exceed(wanted):
+            held = self._limit.count(self._image, self._added)
+            for broker, new in wanted.items():
+                total = held[broker] + self._added[broker] + new
+                if total > self._limit.most:
+                    raise KafkaError(
+                        errors_pb2.POLICY_VIOLATION,
+                        f"topic {topic!r}: broker {broker} would hold {total} partitions, and "
+                        f"{MAX_BROKER_PARTITIONS.name} allows {self._limit.most}: delete some, add "
+                        "brokers, or raise the limit",
+                    )
+        self._added += wanted
+        self._limit.accept(wanted)
+
+
+def replica_counts(image: Image) -> Counter[BrokerId]:
+    """Return how many replicas each broker holds, or will hold when pending additions are done."""
+    lists: Counter[tuple[BrokerId, ...]] = Counter()
+    for topic in image.topics.values():
+        lists.update(partition.replicas for partition in topic.partitions)
+    for addition in image.additions.values():
+        lists.update(addition.replicas)
+    counts: Counter[BrokerId] = Counter()
+    for replicas, times in lists.items():
+        for broker in replicas:
+            counts[broker] += times
+    return counts

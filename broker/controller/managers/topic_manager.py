@@ -14,7 +14,9 @@ from quorate.broker.controller.managers.decisions import (
 )
 from quorate.broker.controller.managers.placement import (
     NewIds,
+    NewReplicas,
     PlacementStart,
+    ReplicaLimit,
     first_leadership,
     place,
 )
@@ -81,12 +83,15 @@ def create_topics(
     draw: Callable[[], NewIds],
     repeated: frozenset[str] = frozenset(),
     charge: Charge = charge_nothing,
+    limit: ReplicaLimit | None = None,
 ) -> list[TopicDecision]:
     """Decide for each topic, in order. A refused topic never stops the others.
 
     ``repeated`` are the names that the whole request, of which ``topics`` may be a part, contains
     twice. ``charge`` is called with the number of partitions of each topic, and may refuse it (Q1).
+    ``limit`` is the limit on what a broker may hold, if there is one.
     """
+    room = (limit or ReplicaLimit()).begin(image)
     taken: dict[str, str] = {}
     if any(may_collide(topic.name) for topic in topics):
         taken = {folded_name(name): name for name in image.topics if may_collide(name)}
@@ -100,7 +105,7 @@ def create_topics(
                 )
             checked_name(topic.name)
             _check_free(image, taken, topic.name)
-            decision = _create(image, topic, tenure, defaults, draw())
+            decision = _create(image, topic, tenure, defaults, draw(), room)
             charge(decision.result.num_partitions)
         except KafkaError as error:
             decision = _refused(error, topic.name)
@@ -133,6 +138,7 @@ def _create(
     tenure: ControllerTenure,
     defaults: Callable[[], TopicDefaults],
     ids: NewIds,
+    room: NewReplicas,
 ) -> TopicDecision:
     if topic.configs:
         _check_configs(topic)
@@ -140,6 +146,7 @@ def _create(
         replicas = _assigned_by_hand(image, topic)
     else:
         replicas = _assigned(image, topic, defaults, ids.placement)
+    room.add(topic.name, replicas)
     live = frozenset(image.brokers)
     operation = _creation(
         tenure, topic, ids.topic_id, tuple(first_leadership(one, live) for one in replicas)

@@ -17,6 +17,7 @@ from quorate.broker.config.client_keys import (
 from quorate.broker.config.topics import (
     DEFAULT_REPLICATION_FACTOR,
     DELETE_TOPIC_ENABLE,
+    MAX_BROKER_PARTITIONS,
     NUM_PARTITIONS,
 )
 from quorate.broker.controller.channels.controller_channel_manager import ControllerChannelManager
@@ -27,7 +28,7 @@ from quorate.broker.controller.command_pipeline import (
 )
 from quorate.broker.controller.managers import partition_count_manager, topic_manager
 from quorate.broker.controller.managers.decisions import ControllerTenure
-from quorate.broker.controller.managers.placement import NewIds
+from quorate.broker.controller.managers.placement import NewIds, ReplicaLimit
 from quorate.broker.controller.managers.topic_manager import (
     Charge,
     TopicDecision,
@@ -114,6 +115,7 @@ class TopicRequests:
         self._channel_manager = channel_manager
         self._pending = pending
         self._draw = draw
+        self._limit = ReplicaLimit(lambda: config[MAX_BROKER_PARTITIONS])
         self._decisions = DecisionWriter(writer, events, together=False)
         self._quotas = ControllerMutationQuotaManager(
             QuotaWindow(
@@ -146,6 +148,7 @@ class TopicRequests:
             draw=self._draw,
             repeated=repeated_names(topic.name for topic in request.topics),
             charge=charge_nothing if request.validate_only else quota.charge,
+            limit=self._limit,
         )
         results = await self._write_pieces(
             [
@@ -206,6 +209,7 @@ class TopicRequests:
             draw=lambda: self._draw().placement,
             repeated=repeated_names(one.name for one in request.topics),
             charge=charge_nothing if request.validate_only else quota.charge,
+            limit=self._limit,
         )
         results = await self._change_counts(
             [
