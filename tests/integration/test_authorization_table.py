@@ -21,6 +21,7 @@ from tests.support.authorization_table.columns import (
     DENIED,
     NO_ACL,
     UNRELATED,
+    WITHOUT_THE_RIGHT,
     entries_of,
 )
 from tests.support.authorization_table.rows import NO_TOPIC, titled_rows
@@ -36,7 +37,6 @@ from tests.support.authorization_table.tables import (
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 ROWS = titled_rows()
-WITHOUT_THE_RIGHT = (ANONYMOUS, NO_ACL, UNRELATED, DENIED)
 
 
 def test_every_api_has_rows_and_every_row_has_all_cells() -> None:

@@ -21,6 +21,8 @@ another resource; the right and a DENY of it; the right by a prefix; by ``*`` (o
 as it is; an operation that implies it.
 """
 
+WITHOUT_THE_RIGHT: Final = (ANONYMOUS, NO_ACL, UNRELATED, DENIED)
+
 
 def entries_of(row: Row) -> Mapping[str, tuple[Binding, ...]]:
     """Return the entries of each column that the row has."""

@@ -31,7 +31,7 @@ from quorate.broker.replication.services.range_read_service import RangeReadServ
 from quorate.broker.replication.services.range_write_service import RangeWriteService
 from quorate.broker.security.authorizer import Authorizer, AuthorizerSettings
 from quorate.broker.security.grpc_caller import Caller, set_caller
-from quorate.broker.security.principal import KafkaPrincipal
+from quorate.broker.security.principal import ANONYMOUS, KafkaPrincipal
 from quorate.broker.security.token_access import TokenDescription
 from quorate.broker.security.token_secrets import TokenKeys
 from quorate.common.acl_types import CLUSTER_NAME, AclOperation, AclPermission, ResourceType
@@ -39,14 +39,17 @@ from quorate.common.types import TopicPartition
 from quorate.metadata_log.image import Image
 from quorate.metadata_log.snapshot.snapshot import encode_snapshot
 from quorate_proto.v1 import admin_pb2, errors_pb2, groups_pb2, quorum_pb2, replication_pb2
+from tests.support import authorization_rows as kafka_rows
 from tests.support.acls import Binding, acl, log_with
+from tests.support.authorization_table import columns
+from tests.support.authorization_table.columns import entries_of
 from tests.support.followers import ShownImage
 from tests.support.identities import active, registered
 from tests.support.kafka_fakes import FakeMetadata
 
 Op = AclOperation
 WHO: Final = "User:alice"
-CONTEXT: Final = admin_pb2.RequestContext(principal_name=WHO, client_host="h", forwarded_by=-1)
+ALICE: Final = KafkaPrincipal("alice")
 CLUSTER_DENIED: Final = errors_pb2.CLUSTER_AUTHORIZATION_FAILED
 TOPIC_DENIED: Final = errors_pb2.TOPIC_AUTHORIZATION_FAILED
 TRANSACTION_DENIED: Final = errors_pb2.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -160,9 +163,14 @@ async def nothing_missing() -> None:
 
 
 class Broker:
-    """A broker's services, asked by alice over gRPC."""
+    """A broker's services, asked by alice over gRPC unless ``who`` is somebody else."""
 
-    def __init__(self, *bindings: Binding, super_users: str = "") -> None:
+    def __init__(
+        self, *bindings: Binding, super_users: str = "", who: KafkaPrincipal = ALICE
+    ) -> None:
+        self.context = admin_pb2.RequestContext(
+            principal_name=str(who), client_host="h", forwarded_by=-1
+        )
         log = log_with(acl("User:bob", Op.ALL, ResourceType.TOPIC, "*"), *bindings)
         log.create_topic("t", (1,))
         log.create_topic("u", (1,))
@@ -204,7 +212,7 @@ class Broker:
         self.writes = RangeWriteService(manager, Ids(), rights)
         commits: Any = Commits()
         self.offsets = GroupOffsetsService(commits, metadata, rights, nothing_missing)
-        set_caller(Caller(KafkaPrincipal("alice"), "h"))
+        set_caller(Caller(who, "h"))
 
 
 class _Peer:
@@ -222,7 +230,7 @@ CALL: Any = Call()
 
 async def resign(broker: Broker) -> int:
     answer = await broker.admin.ResignController(
-        admin_pb2.ResignControllerRequest(context=CONTEXT), CALL
+        admin_pb2.ResignControllerRequest(context=broker.context), CALL
     )
     assert bool(answer.error_code) is not bool(broker.controller.done)
     return answer.error_code
@@ -230,7 +238,7 @@ async def resign(broker: Broker) -> int:
 
 async def move(broker: Broker) -> int:
     answer = await broker.admin.MoveController(
-        admin_pb2.MoveControllerRequest(context=CONTEXT, broker_id=2), CALL
+        admin_pb2.MoveControllerRequest(context=broker.context, broker_id=2), CALL
     )
     assert bool(answer.error_code) is not bool(broker.controller.done)
     return answer.error_code
@@ -354,7 +362,7 @@ async def commit(broker: Broker) -> int:
 
 async def list_transactions(broker: Broker) -> int:
     """Of those that may not be seen it is told how many there are."""
-    request = admin_pb2.ListTransactionsRequest(context=CONTEXT)
+    request = admin_pb2.ListTransactionsRequest(context=broker.context)
     answer = await broker.reads["ListTransactions"](request)
     assert len(answer.transactions) + answer.hidden == 1
     return TRANSACTION_DENIED if answer.hidden else 0
@@ -362,6 +370,7 @@ async def list_transactions(broker: Broker) -> int:
 
 def reading(rpc: str, request: Any) -> Callable[[Broker], Awaitable[int]]:  # noqa: ANN401 - any message
     async def ask(broker: Broker) -> int:
+        request.context.CopyFrom(broker.context)
         code: int = (await broker.reads[rpc](request)).error_code
         return code
 
@@ -380,21 +389,19 @@ ROWS: Final[Mapping[str, Row]] = MappingProxyType(
         "Admin/MoveController": (move, cluster(Op.ALTER), CLUSTER_DENIED),
         "Admin/ClusterStatus": (status, cluster(Op.DESCRIBE), CLUSTER_DENIED),
         "Admin/DescribeAcls": (
-            reading(
-                "DescribeAcls", admin_pb2.DescribeAclsRequest(context=CONTEXT, filter=_ANY_ACL)
-            ),
+            reading("DescribeAcls", admin_pb2.DescribeAclsRequest(filter=_ANY_ACL)),
             cluster(Op.DESCRIBE),
             CLUSTER_DENIED,
         ),
         "Admin/DescribeClientQuotas": (
-            reading("DescribeClientQuotas", admin_pb2.DescribeClientQuotasRequest(context=CONTEXT)),
+            reading("DescribeClientQuotas", admin_pb2.DescribeClientQuotasRequest()),
             cluster(Op.DESCRIBE_CONFIGS),
             CLUSTER_DENIED,
         ),
         "Admin/DescribePipelines": (
             reading(
                 "DescribePipelines",
-                admin_pb2.DescribePipelinesRequest(context=CONTEXT, names=["p"]),
+                admin_pb2.DescribePipelinesRequest(names=["p"]),
             ),
             acl(WHO, Op.DESCRIBE, ResourceType.GROUP, "p"),
             errors_pb2.GROUP_AUTHORIZATION_FAILED,
@@ -405,16 +412,14 @@ ROWS: Final[Mapping[str, Row]] = MappingProxyType(
             TRANSACTION_DENIED,
         ),
         "Admin/DescribeProducers": (
-            reading(
-                "DescribeProducers", admin_pb2.DescribeProducersRequest(context=CONTEXT, topic="t")
-            ),
+            reading("DescribeProducers", admin_pb2.DescribeProducersRequest(topic="t")),
             topic(Op.READ),
             TOPIC_DENIED,
         ),
         "Admin/AbortTransaction": (
             reading(
                 "AbortTransaction",
-                admin_pb2.AbortTransactionRequest(context=CONTEXT, transactional_id="x"),
+                admin_pb2.AbortTransactionRequest(transactional_id="x"),
             ),
             cluster(Op.ALTER),
             CLUSTER_DENIED,
@@ -473,15 +478,16 @@ def test_every_method_has_a_row() -> None:
 
 @pytest.mark.parametrize("method", ROWS)
 async def test_f5_it_is_asked_for_its_right(method: str) -> None:
-    ask, (pattern, entry), denied = ROWS[method]
+    ask, right, denied = ROWS[method]
+    pattern, entry = right
+    for column, entries in entries_of(kafka_rows.Row(0, {}, (right,), denied)).items():
+        who = ANONYMOUS if column == columns.ANONYMOUS else ALICE
+        code = await ask(Broker(*entries, who=who))
+        assert code == (denied if column in columns.WITHOUT_THE_RIGHT else 0), column
     denial = (pattern, entry._replace(permission=AclPermission.DENY))
     elsewhere = (pattern, entry._replace(host="elsewhere"))
-    everything = (pattern, entry._replace(operation=Op.ALL))
-    assert await ask(Broker()) == denied
     assert await ask(Broker(elsewhere)) == denied
-    assert await ask(Broker((pattern, entry), denial)) == denied
-    assert await ask(Broker((pattern, entry))) == 0
-    assert await ask(Broker(everything)) == 0
+    assert await ask(Broker(right, who=ANONYMOUS)) == denied
     assert await ask(Broker(denial, super_users=WHO)) == 0
 
 
