@@ -162,13 +162,34 @@ def _security() -> list[Api]:
 def _admin() -> list[Api]:
     moves = reassignment_apis
     return [
-        _api(19, "CreateTopics", (2, 7), 5, topic_apis.create_topics),
-        _api(20, "DeleteTopics", (1, 6), 4, topic_apis.delete_topics),
+        _api(
+            19,
+            "CreateTopics",
+            (2, 7),
+            5,
+            topic_apis.create_topics,
+            refused_over_quota_from=topic_apis.FIRST_CREATION_REFUSED_OVER_QUOTA,
+        ),
+        _api(
+            20,
+            "DeleteTopics",
+            (1, 6),
+            4,
+            topic_apis.delete_topics,
+            refused_over_quota_from=topic_apis.FIRST_DELETION_REFUSED_OVER_QUOTA,
+        ),
         _api(32, "DescribeConfigs", (1, 4), 4, config_apis.describe_configs),
         _api(33, "AlterConfigs", (0, 2), 2, config_apis.alter_configs),
         _api(34, "AlterReplicaLogDirs", (1, 2), 2, log_dir_apis.alter_replica_log_dirs),
         _api(35, "DescribeLogDirs", (1, 4), 2, log_dir_apis.describe_log_dirs),
-        _api(37, "CreatePartitions", (0, 3), 2, topic_apis.create_partitions),
+        _api(
+            37,
+            "CreatePartitions",
+            (0, 3),
+            2,
+            topic_apis.create_partitions,
+            refused_over_quota_from=topic_apis.FIRST_ADDITION_REFUSED_OVER_QUOTA,
+        ),
         _api(43, "ElectLeaders", (0, 2), 2, elect_leaders_api.elect_leaders),
         _api(44, "IncrementalAlterConfigs", (0, 2), 1, config_apis.incremental_alter_configs),
         _api(45, "AlterPartitionReassignments", (0, 1), 0, moves.alter_partition_reassignments),
@@ -196,6 +217,7 @@ def _api(
     response_bytes_max: Callable[[KafkaServices, Any], int] | None = None,
     throttle_place: Callable[[int], int | None] | None = None,
     abandonable: bool = False,
+    refused_over_quota_from: int = 0,
 ) -> Api:
     """Declare one API. ``versions`` are the first and the last version that are served."""
     min_version, max_version = versions
@@ -211,6 +233,7 @@ def _api(
         response_bytes_max=response_bytes_max,
         throttle_place=throttle_place,
         abandonable=abandonable,
+        refused_over_quota_from=refused_over_quota_from,
     )
     assert api.name.replace("_", "") == kafka_name.lower(), f"API {key} is {api.name}"
     return api

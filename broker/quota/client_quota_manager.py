@@ -12,6 +12,7 @@ from quorate.broker.quota.shared_usage import SharedUsage
 from quorate.broker.quota.windowed_rate import QuotaWindow
 from quorate.metadata_log.client_quotas import (
     CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
     ClientQuotaEntity,
@@ -38,6 +39,8 @@ class ClientLimits(NamedTuple):
     produced: SharedUsage | None
     fetched: SharedUsage | None
     time: SharedUsage | None
+    mutations: SharedUsage | None = None
+    """The mute of old clients. The controller counts the mutations and says how long to wait."""
     fetch_bytes_max: int = FETCH_BYTES_UNLIMITED
     """The most bytes that one Fetch may return. A larger response would mute the client for longer
     than all windows together.
@@ -118,11 +121,11 @@ class ClientQuotaManager:
             limits = self._limits[user, client_id] = self._find_limits(user, client_id)
         return limits
 
-    def turn_of(self, limits: ClientLimits, bytes_of: SharedUsage | None) -> QuotaTurn | None:
-        """Return the turn of a request that uses up ``bytes_of`` and the time of its client, or
-        None if the client has neither quota.
+    def turn_of(self, limits: ClientLimits, used: SharedUsage | None) -> QuotaTurn | None:
+        """Return the turn of a request that counts for ``used`` and for the time of its client,
+        or None if the client has neither quota.
         """
-        usages = [usage for usage in (limits.time, bytes_of) if usage is not None]
+        usages = [usage for usage in (limits.time, used) if usage is not None]
         return QuotaTurn(usages, self.now_ms) if usages else None
 
     def _find_limits(self, user: str, client_id: str) -> ClientLimits:
@@ -144,9 +147,11 @@ class ClientQuotaManager:
         produced = usage(PRODUCER_BYTE_RATE)
         fetched = usage(CONSUMER_BYTE_RATE)
         spent = usage(REQUEST_PERCENTAGE, _MS_PER_SECOND_OF_PERCENT, self._window.sample_ms)
-        if produced is None and fetched is None and spent is None:
+        mutations = usage(CONTROLLER_MUTATION_RATE)
+        if produced is None and fetched is None and spent is None and mutations is None:
             return NO_LIMITS
-        return ClientLimits(produced, fetched, spent, self._fetch_bytes_max(user, client_id))
+        fetch_bytes_max = self._fetch_bytes_max(user, client_id)
+        return ClientLimits(produced, fetched, spent, mutations, fetch_bytes_max)
 
     def _fetch_bytes_max(self, user: str, client_id: str) -> int:
         """Return what a client may fetch in all windows but one, as in Kafka."""

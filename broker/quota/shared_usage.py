@@ -65,6 +65,10 @@ class SharedUsage:
             self._muted_until_ms = max(self._muted_until_ms, now_ms + throttle_ms)
         return self.muted_ms(now_ms)
 
+    def mute(self, time_ms: int, now_ms: float) -> None:
+        """Mute the clients for a time that was measured elsewhere."""
+        self._muted_until_ms = max(self._muted_until_ms, now_ms + time_ms)
+
     def muted_ms(self, now_ms: float) -> int:
         """Return for how much longer the clients are muted, in ms."""
         left_ms = self._muted_until_ms - now_ms

@@ -1,5 +1,7 @@
 """A quota holds for its user and client id, or its address, however many connections they open."""
 
+import itertools
+import struct
 import threading
 import time
 
@@ -7,12 +9,13 @@ import pytest
 
 from quorate.client.results import NewTopic, QuotaAlteration, QuotaEntity
 from quorate.testing.pytest_plugin import ClusterFactory
-from tests.support.raw_client import RawClient, fetch, produce, record_batch
+from tests.support.raw_client import RawClient, fetch, produce, record_batch, string
 
 pytestmark = pytest.mark.integration
 
 THREADS = 6
 CONNECTIONS = 15
+CREATE_TOPICS = 19
 RATE = 1_000_000
 BATCH = record_batch(bytes(200_000))
 SPAN_S = 4.0
@@ -34,6 +37,38 @@ def test_q5_six_threads_that_reconnect_after_each_request_have_one_quota(
     burst = RATE * (WINDOWS_S + 1) / SPAN_S
     assert 0.5 * RATE < produced < RATE + burst
     assert 0.5 * RATE < fetched < RATE + burst
+
+
+@pytest.mark.parametrize("version", [4, 7])
+def test_kip599_new_client_ids_and_connections_do_not_evade_a_users_quota(
+    quorate_cluster: ClusterFactory, version: int
+) -> None:
+    """Version 4 is of clients that may not be refused, and 7 of those that are."""
+    cluster = quorate_cluster(brokers=1, config={"controller.quota.window.num": 1})
+    with cluster.admin() as admin:
+        every_user = QuotaAlteration(QuotaEntity(user=""), {"controller_mutation_rate": 5.0})
+        admin.alter_client_quotas([every_user])[0].raise_for_error()
+    numbers = itertools.count()
+
+    def create_once(address: str) -> int:
+        name = f"made-up-{next(numbers)}"
+        with RawClient(address, client_id=name) as client:
+            client.call(CREATE_TOPICS, version, _creating(name, flexible=version >= 5))
+        return 0
+
+    _rate(cluster.bootstrap, create_once)
+    with cluster.admin() as admin:
+        created = sum(name.startswith("made-up-") for name in admin.list_topics())
+    assert 10 <= created <= 5 + 5 * (SPAN_S + 1) + THREADS
+
+
+def _creating(name: str, *, flexible: bool) -> bytes:
+    """The request to create one topic of one partition."""
+    if not flexible:
+        topic = string(name) + struct.pack(">ihii", 1, 1, 0, 0)
+        return struct.pack(">i", 1) + topic + struct.pack(">ib", 10_000, 0)
+    topic = bytes([len(name) + 1]) + name.encode() + struct.pack(">ihbbb", 1, 1, 1, 1, 0)
+    return b"\0\2" + topic + struct.pack(">ibb", 10_000, 0, 0)
 
 
 def test_kip612_connections_of_one_address_are_begun_at_its_rate(

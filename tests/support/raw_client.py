@@ -15,10 +15,11 @@ TIMEOUT_S = 10.0
 class RawClient:
     """One connection. A context manager."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, client_id: str = "test") -> None:
         host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
         self._correlation_id = 0
+        self._client_id = client_id
 
     def __enter__(self) -> "RawClient":
         return self
@@ -44,7 +45,9 @@ class RawClient:
     def send(self, api_key: int, version: int, body: bytes) -> None:
         """A request whose answer is received later: one at a time."""
         self._correlation_id += 1
-        header = struct.pack(">hhi", api_key, version, self._correlation_id) + string("test")
+        header = struct.pack(">hhi", api_key, version, self._correlation_id) + string(
+            self._client_id
+        )
         self._socket.sendall(frame(header + body))
 
     def receive(self) -> bytes:

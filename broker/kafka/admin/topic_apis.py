@@ -21,9 +21,9 @@ _TOPIC_CONFIG: Final = 1
 
 _FIRST_VERSION_WITH_DELETION_DISABLED: Final = 3
 _FIRST_VERSION_WITH_TOPIC_IDS: Final = 6
-_FIRST_CREATION_REFUSED_OVER_QUOTA: Final = 6
-_FIRST_DELETION_REFUSED_OVER_QUOTA: Final = 5
-_FIRST_ADDITION_REFUSED_OVER_QUOTA: Final = 3
+FIRST_CREATION_REFUSED_OVER_QUOTA: Final = 6
+FIRST_DELETION_REFUSED_OVER_QUOTA: Final = 5
+FIRST_ADDITION_REFUSED_OVER_QUOTA: Final = 3
 """The first version whose clients know THROTTLING_QUOTA_EXCEEDED. Earlier ones are only muted
 (Q4)."""
 _NO_ID: Final = UUID(int=0)
@@ -40,7 +40,7 @@ async def create_topics(
             context=context.for_controller(
                 "CreateTopics",
                 request["timeout"],
-                accept_over_quota=context.version < _FIRST_CREATION_REFUSED_OVER_QUOTA,
+                accept_over_quota=context.version < FIRST_CREATION_REFUSED_OVER_QUOTA,
             ),
             topics=[_new_topic(topic) for topic in request["topics"] if topic["name"] not in twice],
             validate_only=request["validate_only"],
@@ -110,7 +110,7 @@ async def delete_topics(
             context=context.for_controller(
                 "DeleteTopics",
                 request["timeout"],
-                accept_over_quota=context.version < _FIRST_DELETION_REFUSED_OVER_QUOTA,
+                accept_over_quota=context.version < FIRST_DELETION_REFUSED_OVER_QUOTA,
             ),
             names=names,
             topic_ids=[TopicId(topic_id.bytes) for topic_id in topic_ids],
@@ -169,7 +169,7 @@ async def create_partitions(
             context=context.for_controller(
                 "CreatePartitions",
                 request["timeout"],
-                accept_over_quota=context.version < _FIRST_ADDITION_REFUSED_OVER_QUOTA,
+                accept_over_quota=context.version < FIRST_ADDITION_REFUSED_OVER_QUOTA,
             ),
             topics=[
                 _new_partitions(topic) for topic in request["topics"] if topic["name"] not in twice

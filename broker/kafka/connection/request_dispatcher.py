@@ -118,7 +118,9 @@ class RequestDispatcher:
             decoded_bytes=elements * ELEMENT_BYTES if elements > FEW_ELEMENTS else 0,
             throttle=context.throttle,
             lease=context.lease,
-            turn=None if limits is NO_LIMITS else quotas.turn_of(limits, _bytes_of(limits, key)),
+            turn=None
+            if limits is NO_LIMITS
+            else quotas.turn_of(limits, _used_by(limits, api, version)),
         )
 
     async def _run(
@@ -199,7 +201,7 @@ class RequestDispatcher:
         afterwards, which leads to the same rate.
         """
         now_ms = self._services.quotas.now_ms
-        used = _bytes_of(limits, api.key)
+        used = _used_by(limits, api, context.version)
         if api.key == _PRODUCE and used is not None:
             used.use(frame_bytes, now_ms())
         handling = self._handle(api, context, body, elements)
@@ -208,10 +210,14 @@ class RequestDispatcher:
         else:
             timed = TimedCoroutine(handling)
             encoded = await timed
+        told_ms = context.throttle.time_ms
+        if limits.time is not None:
             context.throttle.at_least(limits.time.use(timed.spent_ms, now_ms()))
         if used is not None:
             if api.key == _FETCH:
                 used.use(sum(map(len, encoded)), now_ms())
+            elif api.key != _PRODUCE:
+                used.mute(told_ms, now_ms())
             context.throttle.at_least(used.muted_ms(now_ms()))
         return encoded
 
@@ -240,13 +246,16 @@ class RequestDispatcher:
         )
 
 
-def _bytes_of(limits: ClientLimits, api_key: int) -> SharedUsage | None:
-    """Return the usage of bytes that a request of that API counts for, if its client has such a
-    quota.
+def _used_by(limits: ClientLimits, api: Api, version: int) -> SharedUsage | None:
+    """Return the usage, other than that of time, that a request counts for, if its client has
+    such a quota. Controller mutations of new clients are refused by the controller (Q4), so only
+    those of old clients wait here.
     """
-    if api_key == _PRODUCE:
+    if api.key == _PRODUCE:
         return limits.produced
-    return limits.fetched if api_key == _FETCH else None
+    if api.key == _FETCH:
+        return limits.fetched
+    return limits.mutations if version < api.refused_over_quota_from else None
 
 
 def _decode_small(api: Api, version: int, cursor: Cursor) -> tuple[Any, int | None]:

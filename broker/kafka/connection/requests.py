@@ -165,6 +165,10 @@ class Api:
     response_bytes_max: Callable[[KafkaServices, Any], int] | None = None
     abandonable: bool = False
     throttle_place: Callable[[int], int | None] | None = None
+    refused_over_quota_from: int = 0
+    """The first version whose clients know THROTTLING_QUOTA_EXCEEDED (Q4). Clients of earlier
+    versions are muted when they exceed the quota of controller mutations.
+    """
 
     @property
     def name(self) -> str:

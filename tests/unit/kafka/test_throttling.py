@@ -52,6 +52,20 @@ class Client:
             return None
         return read_answer(key, version, b"".join(frame_response(request, body))[4:])[1]
 
+    def waits_ms(self, key: int, version: int, values: Values) -> int:
+        """Return for how long a request by a new connection has to wait."""
+        frame = memoryview(bytearray(request_frame(key, version, values)))
+        turn = self._dispatcher.decode(frame, ClientSession("10.0.0.9")).turn
+        return 0 if turn is None else turn.wait_ms()
+
+
+ASKING: Values = {
+    "topics": [],
+    "allow_auto_topic_creation": False,
+    "include_cluster_authorized_operations": False,
+    "include_topic_authorized_operations": False,
+}
+
 
 def throttle_ms(response: Any) -> int:  # noqa: ANN401
     return int(response.throttle_time / datetime.timedelta(milliseconds=1))
@@ -214,6 +228,22 @@ async def test_q4_only_new_versions_may_be_refused_and_all_are_muted(
     assert item.error_code == errors_pb2.THROTTLING_QUOTA_EXCEEDED
     if (key, version) != (DELETE, 4):
         assert item.error_message == "over"
+
+
+@pytest.mark.parametrize(("version", "waits"), [(5, True), (6, False)])
+async def test_q4_an_old_client_that_connects_anew_waits_and_a_new_one_is_refused_at_once(
+    inside: FakeBrokerInside, version: int, waits: bool
+) -> None:
+    async def over(_request: object) -> admin_pb2.CreateTopicsResponse:
+        return admin_pb2.CreateTopicsResponse(throttle_time_ms=7_000)
+
+    inside.forwarder.answers["CreateTopics"] = over
+    client = Client(inside, {EVERY_CLIENT: {"controller_mutation_rate": 1.0}})
+    await client.ask(CREATE, version, creating(new("a")))
+    assert client.muted_ms == 7_000
+    client.now_ms += 1_000
+    assert client.waits_ms(CREATE, version, creating(new("a"))) == (6_000 if waits else 0)
+    assert client.waits_ms(METADATA, 9, ASKING) == 0
 
 
 async def test_q11_the_more_constraining_of_two_quotas_counts(inside: FakeBrokerInside) -> None:

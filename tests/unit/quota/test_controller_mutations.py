@@ -119,6 +119,18 @@ def test_q7_a_users_clients_share_its_quota_and_those_of_a_pair_do_not() -> None
     assert clients.refused(1, client_id="b")
 
 
+def test_q7_a_new_client_id_does_not_evade_a_users_quota_and_evades_one_of_client_ids() -> None:
+    """The second is so in Kafka, too: each client id has the default quota for itself."""
+    clients = Clients(ALICE)
+    clients.ask(200, client_id="first")
+    for number in range(50):
+        assert clients.refused(1, client_id=f"made up {number}") == 10_000
+    clients = Clients({ClientQuotaEntity(client_id=""): {"controller_mutation_rate": 10.0}})
+    clients.ask(200, client_id="first")
+    clients.refused(1, client_id="first")
+    clients.ask(1, client_id="another")
+
+
 def test_q7_a_changed_quota_holds_from_the_next_request_on_and_keeps_the_debt() -> None:
     clients = Clients(ALICE)
     clients.ask(180)
