@@ -79,7 +79,7 @@ _RECORDS: Final = {
     ),
     "Fetch": RequestWork(elements_max=_SOME * 10),
     "ListOffsets": _by_partition(),
-    "DeleteRecords": _by_partition(parts_overlap=True),
+    "DeleteRecords": _by_partition(elements_max=_SOME * 5, parts_overlap=True),
     "OffsetForLeaderEpoch": _by_partition(name="topic"),
 }
 
@@ -102,7 +102,9 @@ _GROUPS: Final = {
     "SyncGroup": RequestWork(elements_max=_SOME * 5, frame_bytes_max=32 << 20),
     "DescribeGroups": _by_item("groups", "groups", at_once=1, repeated=Repeated.DROPPED),
     "ListGroups": _LIST,
-    "DeleteGroups": _by_item("groups_names", "results", repeated=Repeated.DROPPED),
+    "DeleteGroups": _by_item(
+        "groups_names", "results", at_once=2, elements_max=_SOME * 5, repeated=Repeated.DROPPED
+    ),
     "OffsetDelete": _by_partition(at_once=250),
 }
 
@@ -154,9 +156,10 @@ _ADMIN: Final = {
         "topics",
         "responses",
         ("name", "topic_id"),
-        at_once=100,
+        at_once=25,
+        elements_max=_SOME * 5,
         repeated=Repeated.DROPPED,
-        older=Items(field="topic_names", at_once=100, repeated=Repeated.DROPPED),
+        older=Items(field="topic_names", at_once=25, repeated=Repeated.DROPPED),
     ),
     "DescribeConfigs": _by_item(
         "resources",

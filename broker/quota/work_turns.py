@@ -17,7 +17,8 @@ SLICE_S: Final = 0.002
 takes little longer. It is far below 5 ms, because a small request needs several passes of the loop.
 """
 
-ITEMS_BETWEEN_LOOKS: Final = 16
+ITEMS_BETWEEN_LOOKS: Final = 4
+"""Few, because an item with a name of 32 KB takes long."""
 
 T = TypeVar("T")
 

@@ -45,6 +45,9 @@ from quorate.broker.security.listener_security import (
 
 _log: Final = logging.getLogger(__name__)
 
+_STARTED_IN_A_ROW: Final = 16
+"""The most requests of one connection that start without a break."""
+
 
 class _WaitingRequest(NamedTuple):
     """A decoded request that has not been started, with the memory of its frame and elements."""
@@ -77,9 +80,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._account = RequestAccount(memory.bounds.requests, self._on_room)
         self._frames = FrameAssembler(limits.frame_bytes, memory.receive_buffer, self._account)
         self._undecoded: deque[memoryview] = deque()
-        """The frames of a client that has not authenticated, while one of its requests runs."""
+        """The frames behind a request that cannot start yet."""
         self._waiting: deque[_WaitingRequest] = deque()
         self._running = RequestsInFlight(limits, self._account, self._finished)
+        self._advancing: asyncio.Handle | None = None
         self._read_paused = False
         self._unmuted_at_s = 0.0
         self._unmuting: asyncio.TimerHandle | None = None
@@ -132,9 +136,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             begins = not self._frames.is_within_a_frame
             frames = self._frames.received(nbytes)
             self._progress.received(nbytes, self._clock_s(), is_whole=begins or bool(frames))
-            if self._is_authenticated:
-                for frame in frames:
-                    self._decode(frame)
+            if len(frames) == 1 and self._is_authenticated and not self._undecoded:
+                self._decode(frames[0])
             else:
                 self._undecoded += frames
         except MalformedRequest as error:
@@ -232,11 +235,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._decode_while_authenticating()
         if self._over:
             return
-        while self._waiting and not self._unmuting and self._has_room_for(self._waiting[0].request):
-            turn = self._waiting[0].request.turn
+        started = 0
+        while not self._unmuting and self._has_next() and self._has_room_for(self._next_request):
+            turn = self._next_request.turn
             if turn is not None and self._must_wait(turn):
                 break
+            if started == _STARTED_IN_A_ROW:
+                self._advance_soon()
+                break
             self._running.start(*self._waiting.popleft())
+            started += 1
         if self._draining and not self._running and not self._writer.has_unsent:
             self._over = True
             self._transport.close()
@@ -254,13 +262,36 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._frames.expect(self._limits.frame_bytes)
             if self._login_ends is not None:
                 self._login_ends.cancel()
+        elif self._undecoded:
+            self._decode_next()
+
+    def _decode_next(self) -> None:
         try:
-            while self._undecoded:
-                self._decode(self._undecoded.popleft())
-                if not self._is_authenticated:
-                    return
+            self._decode(self._undecoded.popleft())
         except MalformedRequest as error:
             self.close(f"malformed request: {error}")
+
+    @property
+    def _next_request(self) -> Request:
+        return self._waiting[0].request
+
+    def _has_next(self) -> bool:
+        """Return whether a request waits to be started. It is decoded now if it was not yet, so a
+        buffer of very many small requests is not decoded in one go.
+        """
+        if not self._waiting and self._undecoded and self._is_authenticated:
+            self._decode_next()
+        return bool(self._waiting)
+
+    def _advance_soon(self) -> None:
+        """Go on in the next pass of the event loop, after others have had their turn."""
+        if self._advancing is None:
+            self._advancing = asyncio.get_running_loop().call_soon(self._advance_now)
+
+    def _advance_now(self) -> None:
+        self._advancing = None
+        if not self._over:
+            self._advance()
 
     def _has_room_for(self, request: Request) -> bool:
         if not self._writer.is_free:

@@ -26,6 +26,7 @@ from quorate.broker.security.listener_security import (
 )
 from quorate.broker.security.principal import KafkaPrincipal
 from tests.support.kafka_wire import sized
+from tests.unit.test_work_turns import Passes
 
 
 class FakeTls:
@@ -87,16 +88,19 @@ class Script(RequestDispatcher):
 
     def __init__(self, memory: ClientMemory) -> None:
         self.memory = memory
+        self.decoded = 0
         self.started: list[str] = []
         self.outcomes: dict[str, asyncio.Future[Buffers]] = {}
         self.costs: dict[str, int] = {}
         self.tasks_cancelled: list[str] = []
         self.abandonable = False
+        self.alone: set[str] = set()
         self.throttles: dict[str, RequestThrottle] = {}
         self.turns: dict[str, QuotaTurn] = {}
 
     def decode(self, frame: memoryview, session: ClientSession) -> Request:
         assert session.client_host == "10.0.0.9"
+        self.decoded += 1
         name = bytes(frame).decode().strip()
         if name.startswith("bad"):
             raise MalformedRequest(f"no such thing as {name}")
@@ -106,6 +110,7 @@ class Script(RequestDispatcher):
             cost_bytes=self.costs.get(name, 8),
             abandonable=self.abandonable,
             flexible_response_header=False,
+            alone=name in self.alone,
             run=lambda: self._run_script(name),
             throttle=self.throttles.setdefault(name, RequestThrottle()),
             lease=ResponseLease(self.memory.responses),
@@ -291,7 +296,44 @@ async def test_a_malformed_request_closes_with_peer_and_reason(
     assert bench.transport.closed
     assert "10.0.0.9:4321" in caplog.text
     assert "no such thing as bad2" in caplog.text
-    assert bench.script.started == []
+    assert bench.script.started == ["r1"], "what came before it is carried out"
+
+
+async def test_issue_17_many_small_requests_in_one_buffer_start_a_few_at_a_time() -> None:
+    bench = Bench()
+    names = [f"r{number}" for number in range(200)]
+    with Passes() as passes:
+        bench.receive(*names)
+        assert bench.script.decoded <= 17
+        before = -1
+        while len(bench.script.started) > before:
+            before = len(bench.script.started)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert len(bench.script.started) <= 16 * passes.count
+    assert len(bench.script.started) == 128, "as many as may be in flight"
+    for name in names:
+        bench.script.finish(name)
+    await settle()
+    for _ in range(20):
+        await settle()
+    assert bench.script.started == names
+    assert bench.transport.reading
+
+
+async def test_a_large_request_is_finished_before_the_next_one_starts() -> None:
+    bench = Bench()
+    bench.script.alone = {"r2"}
+    bench.receive("r1", "r2", "r3")
+    await settle()
+    assert bench.script.started == ["r1", "r2"]
+    assert not bench.transport.reading
+    bench.script.finish("r1")
+    await settle()
+    assert bench.script.started == ["r1", "r2"]
+    bench.script.finish("r2")
+    await settle()
+    assert bench.script.started == ["r1", "r2", "r3"]
 
 
 async def test_nothing_that_comes_after_the_close_is_started() -> None:
