@@ -16,6 +16,7 @@ from cryptography import x509
 
 from quorate.broker.config.grpc_listeners import GRPC_SECURITY_PROTOCOL, SASL_SSL
 from quorate.broker.config.security import SSL_PRINCIPAL_MAPPING_RULES
+from quorate.broker.security.client_fields import clear_what_clients_may_not_say
 from quorate.broker.security.grpc_caller import Caller, set_caller
 from quorate.broker.security.login_queue import LoginQueue, TooManyLogins
 from quorate.broker.security.peer_guard import ALLOCATE_PRODUCER_IDS
@@ -149,21 +150,21 @@ class ClientGuard(CheckedCalls):
 def stamp(request: Any, principal: KafkaPrincipal, host: str) -> None:  # noqa: ANN401 - any message
     """Put the identity that the client has proved into the context of the request.
 
-    The context is made anew. Of what the client sent it keeps only what a client may say: its
-    client id and its timeout. So a client speaks for nobody else, deposes no controller by an epoch
-    that only brokers know (E3, F5), and never counts as an old client that may exceed its quota.
-    Such clients are muted instead, and no client is muted over gRPC (Q14).
+    Of what the client sent, only what a client may say is kept: of the context its client id and
+    its timeout. So a client speaks for nobody else, deposes no controller by an epoch that only
+    brokers know (E3, F5), and never counts as an old client that may exceed its quota. Such clients
+    are muted instead, and no client is muted over gRPC (Q14).
     """
     descriptor = getattr(request, "DESCRIPTOR", None)
-    if descriptor is None or "context" not in descriptor.fields_by_name:
-        return
-    said = request.context
-    proved = admin_pb2.RequestContext(
-        principal_name=str(principal),
-        token_authenticated=principal.token_authenticated,
-        client_host=host,
-        client_id=said.client_id,
-        timeout_ms=said.timeout_ms,
-        forwarded_by=NOT_FORWARDED,
-    )
-    request.context.CopyFrom(proved)
+    if descriptor is None:
+        return  # A stream, whose messages have no field of brokers: a test looks at that.
+    clear_what_clients_may_not_say(request)
+    if "context" in descriptor.fields_by_name:
+        request.context.MergeFrom(
+            admin_pb2.RequestContext(
+                principal_name=str(principal),
+                token_authenticated=principal.token_authenticated,
+                client_host=host,
+                forwarded_by=NOT_FORWARDED,
+            )
+        )

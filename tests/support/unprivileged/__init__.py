@@ -1,0 +1,1 @@
+"""Requests by users without rights, with random values in every field."""
