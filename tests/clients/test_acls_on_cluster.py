@@ -4,6 +4,7 @@ import contextlib
 import json
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import confluent_kafka
 import pytest
@@ -25,7 +26,9 @@ from tests.support.waiting import wait_until
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka
     import kafka.admin
+    import kafka.errors
 
 pytestmark = [
     pytest.mark.clients,
@@ -180,3 +183,108 @@ def test_the_command_adds_lists_and_removes(
     wait_until(lambda: operations() == ["READ"], "the entry", timeout_s=PATIENCE_S)
     acls("--remove", *entry, "--force")
     wait_until(lambda: not operations(), "the entry to be gone", timeout_s=PATIENCE_S)
+
+
+OPEN, GUARDED = "session-open", "session-guarded"
+BOTH_BROKERS = (0, 1)
+"""Partitions: each broker leads one of each topic, so its fetch session has both topics."""
+
+
+class SessionReader:
+    """A consumer of kafka-python, which has fetch sessions and names once what it reads."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.values: set[bytes] = set()
+        self.refusals = 0
+        self._consumer: Any = kafka.KafkaConsumer(
+            bootstrap_servers=bootstrap, auto_offset_reset="earliest"
+        )
+        self._consumer.assign(
+            [kafka.TopicPartition(topic, n) for topic in (OPEN, GUARDED) for n in BOTH_BROKERS]
+        )
+
+    def poll(self) -> None:
+        try:
+            for records in self._consumer.poll(timeout_ms=200).values():
+                self.values.update(record.value for record in records)
+        except kafka.errors.TopicAuthorizationFailedError:
+            self.refusals += 1
+
+    def read(self, *values: bytes) -> None:
+        """Poll until these have come."""
+
+        def have_come() -> bool:
+            self.poll()
+            return self.values.issuperset(values)
+
+        wait_until(have_come, lambda: f"{values} beside {self.values}", timeout_s=PATIENCE_S)
+
+    def be_refused(self) -> None:
+        """Poll until the broker has refused something."""
+
+        def was_refused() -> bool:
+            self.poll()
+            return self.refusals > 0
+
+        wait_until(was_refused, "a refusal", timeout_s=PATIENCE_S)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def values_of(topic: str, round_: int) -> list[bytes]:
+    return [f"{topic} {round_}.{n}".encode() for n in BOTH_BROKERS]
+
+
+def test_f5_a_fetch_session_obeys_a_right_that_is_revoked_and_given_again(
+    cluster: RunningCluster,
+) -> None:
+    confluent = Confluent(cluster.bootstrap)
+    for topic in (OPEN, GUARDED):
+        confluent.create(topic, len(BOTH_BROKERS), replication_factor=1)
+
+    def produce(round_: int) -> None:
+        for topic in (GUARDED, OPEN):
+            values = values_of(topic, round_)
+            confluent.produce(topic, {n: [values[n]] for n in BOTH_BROKERS})
+
+    guarded = kafka.admin.ResourcePattern(
+        kafka.admin.ResourceType.TOPIC, GUARDED, kafka.admin.ACLResourcePatternType.LITERAL
+    )
+    everything, denial = (
+        kafka.admin.ACL(
+            principal=WHO,
+            host="*",
+            operation=operation,
+            permission_type=permission,
+            resource_pattern=guarded,
+        )
+        for operation, permission in (
+            (kafka.admin.ACLOperation.ALL, kafka.admin.ACLPermissionType.ALLOW),
+            (kafka.admin.ACLOperation.READ, kafka.admin.ACLPermissionType.DENY),
+        )
+    )
+    reader = SessionReader(cluster.bootstrap)
+    with contextlib.closing(reader), python_admin(cluster.bootstrap) as admin:
+        produce(0)
+        reader.read(*values_of(OPEN, 0), *values_of(GUARDED, 0))
+        before = set(reader.values)
+        admin.create_acls([everything, denial])
+        reader.be_refused()
+        produce(1)
+        reader.read(*values_of(OPEN, 1))
+        assert reader.values == before.union(values_of(OPEN, 1))
+        admin.delete_acls([_filter_of(denial)])
+        reader.read(*values_of(GUARDED, 1))
+        produce(2)
+        reader.read(*values_of(OPEN, 2), *values_of(GUARDED, 2))
+
+
+def _filter_of(entry: Any) -> Any:  # noqa: ANN401 - kafka-python is not typed
+    return kafka.admin.ACLFilter(
+        principal=entry.principal,
+        host=entry.host,
+        operation=entry.operation,
+        permission_type=entry.permission_type,
+        resource_pattern=entry.resource_pattern,
+    )
