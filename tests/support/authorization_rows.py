@@ -76,6 +76,7 @@ _ANY_ACL: Final = {
 
 
 _MEMBER: Final = {"group_id": GROUP, "member_id": "m"}
+_COMMITTED: Final = [{"name": TOPIC, "partition_indexes": [0]}]
 _COMMITTING: Final = {
     "group_id": GROUP,
     "generation_id_or_member_epoch": -1,
@@ -161,6 +162,7 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
                 {
                     "replica_id": -1,
                     "isolation_level": 0,
+                    "timeout": 1_000,
                     "topics": [
                         {
                             "name": TOPIC,
@@ -182,7 +184,7 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
             Row(
                 9,
                 {
-                    "topics": [{"name": TOPIC}],
+                    "topics": [{"topic_id": None, "name": TOPIC}],
                     "allow_auto_topic_creation": True,
                     "include_cluster_authorized_operations": False,
                     "include_topic_authorized_operations": False,
@@ -193,7 +195,7 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
             Row(
                 9,
                 {
-                    "topics": [{"name": NEW_TOPIC}],
+                    "topics": [{"topic_id": None, "name": NEW_TOPIC}],
                     "allow_auto_topic_creation": True,
                     "include_cluster_authorized_operations": False,
                     "include_topic_authorized_operations": False,
@@ -209,7 +211,15 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
                 7,
                 {
                     "group_id": GROUP,
-                    "topics": [{"name": TOPIC, "partition_indexes": [0]}],
+                    "topics": _COMMITTED,
+                    "groups": [
+                        {
+                            "group_id": GROUP,
+                            "member_id": None,
+                            "member_epoch": -1,
+                            "topics": _COMMITTED,
+                        }
+                    ],
                     "require_stable": False,
                 },
                 (group(Op.DESCRIBE), group(Op.READ)),
@@ -220,7 +230,15 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
                 7,
                 {
                     "group_id": GROUP,
-                    "topics": [{"name": TOPIC, "partition_indexes": [0]}],
+                    "topics": _COMMITTED,
+                    "groups": [
+                        {
+                            "group_id": GROUP,
+                            "member_id": None,
+                            "member_epoch": -1,
+                            "topics": _COMMITTED,
+                        }
+                    ],
                     "require_stable": False,
                 },
                 (topic(Op.DESCRIBE),),
@@ -314,7 +332,14 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
                 GROUP_DENIED,
             ),
         ),
-        13: (Row(2, _MEMBER, (group(Op.READ),), GROUP_DENIED),),
+        13: (
+            Row(
+                2,
+                {**_MEMBER, "members": [{"member_id": "m", "group_instance_id": None}]},
+                (group(Op.READ),),
+                GROUP_DENIED,
+            ),
+        ),
         14: (
             Row(
                 3,
@@ -339,13 +364,17 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
         10: (
             Row(
                 4,
-                {"key_type": 0, "coordinator_keys": [GROUP]},
+                {"key_type": 0, "coordinator_keys": [GROUP], "key": GROUP},
                 (group(Op.DESCRIBE), group(Op.READ)),
                 GROUP_DENIED,
             ),
             Row(
                 4,
-                {"key_type": 1, "coordinator_keys": [TRANSACTIONAL_ID]},
+                {
+                    "key_type": 1,
+                    "coordinator_keys": [TRANSACTIONAL_ID],
+                    "key": TRANSACTIONAL_ID,
+                },
                 (transactional_id(Op.DESCRIBE), transactional_id(Op.WRITE)),
                 TRANSACTION_DENIED,
             ),
@@ -374,7 +403,11 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
         20: (
             Row(
                 5,
-                {"topic_names": [TOPIC], "timeout": 1_000},
+                {
+                    "topic_names": [TOPIC],
+                    "topics": [{"name": TOPIC, "topic_id": None}],
+                    "timeout": 1_000,
+                },
                 (topic(Op.DELETE),),
                 TOPIC_DENIED,
                 own=True,
@@ -672,6 +705,7 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
                             "feature": "metadata_version",
                             "max_version_level": 2,
                             "upgrade_type": 1,
+                            "allow_downgrade": False,
                         }
                     ],
                     "validate_only": True,

@@ -29,8 +29,17 @@ from quorate.broker.security.authorizer import Authorizer, caller_of
 from quorate.broker.security.principal import KafkaPrincipal
 from quorate.common.acl_types import AclPermission
 from quorate.common.types import Endpoint
+from quorate_proto.v1 import errors_pb2
 from tests.support.acls import Binding, acl, log_with
-from tests.support.authorization_rows import OPEN, ROWS, TOPIC, WHO, Row
+from tests.support.authorization_rows import (
+    CLUSTER_DENIED,
+    OPEN,
+    ROWS,
+    TOPIC,
+    TRANSACTION_DENIED,
+    WHO,
+    Row,
+)
 from tests.support.followers import ShownImage
 from tests.support.kafka_fakes import BROKER, FakeBroker, FakeBrokerInside, fake_broker
 from tests.support.kafka_wire import read_answer, request_body
@@ -179,6 +188,31 @@ async def test_f5_without_the_right_it_is_refused_and_changes_nothing(
     assert any(
         line and (line[1], line[3]) == (WHO, HOST) and line[2] in wanted for line in lines
     ), caplog.messages
+
+
+WITHOUT_SCHEMA = {(0, 0), (0, 1), (0, 2), (44, 2)}
+"""Versions that kio does not know: it cannot write such a request."""
+
+WITHOUT_THAT_REFUSAL = {
+    (10, 0, TRANSACTION_DENIED): "FindCoordinator finds groups alone",
+    (35, 1, CLUSTER_DENIED): "DescribeLogDirs has no code for it: it tells nothing",
+    (35, 2, CLUSTER_DENIED): "as version 1",
+    (38, 1, errors_pb2.DELEGATION_TOKEN_AUTHORIZATION_FAILED): "tokens are for their client alone",
+    (38, 2, errors_pb2.DELEGATION_TOKEN_AUTHORIZATION_FAILED): "as version 1",
+}
+"""API, version and code, and why that version does not have the code."""
+
+
+@pytest.mark.parametrize(("key", "row"), MATRIX)
+async def test_f5_it_is_refused_in_every_version(tmp_path: Path, key: int, row: Row) -> None:
+    asked = Asked(tmp_path, *row.also)
+    api = api_table()[key]
+    for version in range(api.min_version, api.max_version + 1):
+        has_it = (key, version, row.denied) not in WITHOUT_THAT_REFUSAL
+        if has_it and (key, version) not in WITHOUT_SCHEMA:
+            codes = await asked.codes(key, dataclasses.replace(row, version=version))
+            assert row.denied in codes, version
+    assert asked.nothing_was_done
 
 
 @pytest.mark.parametrize(("key", "row"), MATRIX)
