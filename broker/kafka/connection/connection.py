@@ -318,11 +318,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
         try:
             body = task.result()
         except CloseConnection as reason:
+            # A traceback holds this frame, which holds the task, which holds the error: the memory
+            # of the request would be free only when the garbage collector finds the circle.
+            reason.__traceback__ = None
             self._write(request, [reason.response] if reason.response else [])
             self.close(str(reason))
         except Exception as error:  # noqa: BLE001 - a fault of ours costs this connection, not the broker
             request.lease.keep(0)
             _log.error("%s for %s failed", request.api_name, self.peer, exc_info=error)
+            error.__traceback__ = None
             self.close(f"{request.api_name} failed: {error!r}")
         else:
             self._write(request, body)

@@ -48,11 +48,15 @@ class LargeRequests:
                 )
             body = await self._services.turns.carry_out(api.decode_body_in_steps(version, cursor))
         except TooManyElements as error:
-            raise KafkaError(errors_pb2.INVALID_REQUEST, str(error)) from None
+            refusal: Exception = KafkaError(errors_pb2.INVALID_REQUEST, str(error))
         except MalformedRequest as error:
             reason = f"malformed request: {api.name} version {version}: {error}"
-            raise CloseConnection(reason) from None
-        return body, cursor.elements
+            refusal = CloseConnection(reason)
+        else:
+            return body, cursor.elements
+        # It is raised here, so that it does not hold the error before it, whose traceback holds all
+        # that was decoded.
+        raise refusal
 
     async def carry_out(self, api: Api, context: RequestContext, body: object) -> Buffers:
         """Carry out a request that has many items, or whose response may be long.

@@ -1,8 +1,11 @@
 """Connections: responses in order, overlapping requests, bounded memory, and logged ends."""
 
 import asyncio
+import gc
 import logging
 import struct
+import weakref
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 import pytest
@@ -95,6 +98,7 @@ class Script(RequestDispatcher):
         self.tasks_cancelled: list[str] = []
         self.abandonable = False
         self.alone: set[str] = set()
+        self.runs: dict[str, Callable[[], Coroutine[Any, Any, Buffers]]] = {}
         self.throttles: dict[str, RequestThrottle] = {}
         self.turns: dict[str, QuotaTurn] = {}
 
@@ -111,7 +115,7 @@ class Script(RequestDispatcher):
             abandonable=self.abandonable,
             flexible_response_header=False,
             alone=name in self.alone,
-            run=lambda: self._run_script(name),
+            run=self.runs.get(name) or (lambda: self._run_script(name)),
             throttle=self.throttles.setdefault(name, RequestThrottle()),
             lease=ResponseLease(self.memory.responses),
             turn=self.turns.get(name),
@@ -334,6 +338,28 @@ async def test_a_large_request_is_finished_before_the_next_one_starts() -> None:
     bench.script.finish("r2")
     await settle()
     assert bench.script.started == ["r1", "r2", "r3"]
+
+
+async def test_the_memory_of_a_failed_request_is_free_at_once() -> None:
+    class Body:
+        """What a request holds."""
+
+    async def fail() -> Buffers:
+        body = Body()
+        bodies.append(weakref.ref(body))
+        raise CloseConnection("no")
+
+    bodies: list[weakref.ref[Body]] = []
+    bench = Bench()
+    bench.script.runs["r1"] = fail
+    gc.disable()
+    try:
+        bench.receive("r1")
+        await settle()
+        assert bench.transport.closed
+        assert bodies[0]() is None
+    finally:
+        gc.enable()
 
 
 async def test_nothing_that_comes_after_the_close_is_started() -> None:

@@ -3,6 +3,7 @@
 
 import asyncio
 import dataclasses
+import gc
 import struct
 from collections import Counter
 from collections.abc import Mapping
@@ -158,6 +159,23 @@ async def test_a_frame_that_is_too_long_is_refused_undecoded(inside: FakeBrokerI
     request = decoded(inside, request_frame(42, 1, bytes(5 << 20)))
     with pytest.raises(CloseConnection, match=r"a request of 52428.. bytes: at most 4194304"):
         await request.run()
+
+
+async def test_what_was_decoded_of_a_refused_request_is_free_at_once(
+    inside: FakeBrokerInside,
+) -> None:
+    body = struct.pack(">ii", -1, 20_000) + b"\0\0\0\0\0\0" * 20_000
+    request = decoded(inside, request_frame(LIST_OFFSETS, 1, body[:-3]))
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(CloseConnection, match="malformed") as raised:
+            await request.run()
+        assert raised.value.__context__ is None
+        del raised
+        assert gc.collect() < 1_000
+    finally:
+        gc.enable()
 
 
 async def test_malformed_bytes_of_a_large_request_close(inside: FakeBrokerInside) -> None:
