@@ -37,6 +37,7 @@ from quorate.broker.metrics.client_metrics import ClientFigures
 from quorate.broker.quota.client_memory import ClientMemory
 from quorate.broker.quota.client_quota_manager import ClientQuotaManager
 from quorate.broker.quota.connection_rates import ConnectionRates
+from quorate.broker.quota.stream_pace import StreamPace
 from quorate.broker.quota.windowed_rate import QuotaWindow
 from quorate.broker.replication.commands.stray_partitions import names_of
 from quorate.broker.replication.manager import ReplicaManager
@@ -101,9 +102,22 @@ class BrokerServices:
             rights,
             shared.limits.max_batch_bytes,
             self.kafka.memory.ranges,
+            self._read_pace,
         )
-        add_range_write_to_server(server, self._replicas, self.kafka.producer_ids, rights)
+        add_range_write_to_server(
+            server, self._replicas, self.kafka.producer_ids, rights, self._write_pace
+        )
         groups_pb2_grpc.add_GroupOffsetsServicer_to_server(self._group_offsets(), server)
+
+    def _read_pace(self) -> StreamPace:
+        """Return the pace of what the caller reads over gRPC. It says no client id."""
+        quotas, user = self.kafka.quotas, caller().principal.name
+        return StreamPace(lambda: quotas.limits_of(user, "").fetched, quotas.now_ms)
+
+    def _write_pace(self) -> StreamPace:
+        """Return the pace of what the caller writes over gRPC."""
+        quotas, user = self.kafka.quotas, caller().principal.name
+        return StreamPace(lambda: quotas.limits_of(user, "").produced, quotas.now_ms)
 
     def _kafka_services(self, forwarder: ControllerForwarder) -> KafkaServices:
         shared, coordinators = self._shared, self._coordinators

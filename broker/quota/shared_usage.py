@@ -49,6 +49,11 @@ class SharedUsage:
         self._next_turn_ms = -math.inf
         self._waiting = 0
 
+    @property
+    def limit(self) -> float:
+        """The quota in force."""
+        return self._limit
+
     def set_limit(self, limit: float, now_ms: float) -> None:
         """Put another limit in force. The earlier usage still counts, and a mute is measured
         anew, so that a quota that was raised ends the mute of those who waited for the old one.

@@ -4,11 +4,14 @@ import itertools
 import struct
 import threading
 import time
+from typing import Any
 
+import grpc
 import pytest
 
 from quorate.client.results import NewTopic, QuotaAlteration, QuotaEntity
 from quorate.testing.pytest_plugin import ClusterFactory
+from quorate_proto.v1 import replication_pb2
 from tests.support.raw_client import RawClient, fetch, produce, record_batch, string
 
 pytestmark = pytest.mark.integration
@@ -86,6 +89,23 @@ def test_kip612_connections_of_one_address_are_begun_at_its_rate(
     for client in clients:
         with client:
             assert client.is_served(), "the rate is of new connections only"
+
+
+def test_q11_a_quota_of_a_user_holds_over_grpc(quorate_cluster: ClusterFactory) -> None:
+    cluster = quorate_cluster(brokers=1, config={"quota.window.num": WINDOWS_S})
+    with cluster.admin() as admin:
+        admin.create_topics([NewTopic(name="t", num_partitions=1, replication_factor=1)])
+        _produce_once(cluster.bootstrap)
+        every_user = QuotaAlteration(QuotaEntity(user=""), {"consumer_byte_rate": float(RATE)})
+        admin.alter_client_quotas([every_user])[0].raise_for_error()
+    request = replication_pb2.RangeReadRequest(topic="t", start_offset=0, end_offset=1)
+    with grpc.insecure_channel(cluster.broker_grpc_address(1)) as channel:
+        read: Any = channel.unary_stream("/quorate.v1.RangeRead/Read")
+
+        def read_once(_address: str) -> int:
+            return sum(map(len, read(request.SerializeToString())))
+
+        assert 0.5 * RATE < _rate("", read_once) < RATE * (SPAN_S + WINDOWS_S + 1) / SPAN_S
 
 
 def _produce_once(address: str) -> int:

@@ -15,6 +15,7 @@ from quorate.broker.common.errors import KafkaError
 from quorate.broker.log import ColdRead
 from quorate.broker.metadata.metadata_cache import CachedBroker, MetadataCache
 from quorate.broker.quota.client_memory import ResponseLease, ResponseMemory
+from quorate.broker.quota.stream_pace import StreamPace
 from quorate.broker.replication.api import Isolation, isolation_of
 from quorate.broker.replication.frames import pack_frame
 from quorate.broker.replication.hosting.hosted_partition import HostedPartition, not_leader
@@ -46,11 +47,14 @@ class RangeReadService:
         rights: Callable[[], Rights],
         max_batch_bytes: Callable[[str], int],
         memory: ResponseMemory,
+        pace: Callable[[], StreamPace] = StreamPace,
     ) -> None:
-        """``rights`` returns those of the caller that is being served.
+        """``rights`` returns those of the caller that is being served, and ``pace`` the pace of its
+        quota.
 
         ``max_batch_bytes`` looks up a topic. ``memory`` is what the frames of all readers share.
         """
+        self._pace = pace
         self._table = table
         self._max_batch_bytes = max_batch_bytes
         self._metadata = metadata
@@ -139,6 +143,7 @@ class RangeReadService:
     async def _frames(self, request: bytes, lease: ResponseLease) -> AsyncIterator[bytes]:
         wanted = replication_pb2.RangeReadRequest.FromString(request)
         rights = self._rights()
+        pace = self._pace()
         frame_bytes = min(wanted.max_frame_bytes or FRAME_BYTES_DEFAULT, FRAME_BYTES_MAX)
         position = wanted.start_offset
         wait = False
@@ -146,8 +151,9 @@ class RangeReadService:
             if not rights.may_topic(AclOperation.READ, wanted.topic):
                 yield _not_allowed(wanted.topic)
                 return
-            room_bytes = await self._memory.reserve(lease, frame_bytes)
             try:
+                await pace.wait()
+                room_bytes = await self._memory.reserve(lease, pace.frame_bytes(frame_bytes))
                 frame, position = self._frame(wanted, position, room_bytes, wait=wait)
             except ColdRead as cold:
                 await cold.load()
@@ -158,7 +164,9 @@ class RangeReadService:
                 return
             wait = False
             lease.keep(len(frame))
+            pace.count(len(frame))
             yield frame
+            lease.keep(0)
 
     def _frame(
         self,
@@ -272,9 +280,10 @@ def add_range_read_to_server(
     rights: Callable[[], Rights],
     max_batch_bytes: Callable[[str], int],
     memory: ResponseMemory,
+    pace: Callable[[], StreamPace] = StreamPace,
 ) -> None:
     """Register by hand: the frames of ``Read`` are raw bytes, not messages."""
-    service = RangeReadService(manager.table, metadata, rights, max_batch_bytes, memory)
+    service = RangeReadService(manager.table, metadata, rights, max_batch_bytes, memory, pace)
     handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
         "DescribeTopics": grpc.unary_unary_rpc_method_handler(
             service.describe_topics,

@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.config.internal_topics import INTERNAL_TOPICS
+from quorate.broker.quota.stream_pace import StreamPace
 from quorate.broker.replication.api import ACKS_ALL, ProduceEntry, ProduceOutcome
 from quorate.broker.replication.frames import MalformedFrame, unpack_frame
 from quorate.broker.replication.manager import ReplicaManager
@@ -51,9 +52,16 @@ class RangeWriteService:
     """Serves writers. It never looks at records. They are copied once, into the log."""
 
     def __init__(
-        self, manager: ReplicaManager, producer_ids: ProducerIdSource, rights: Callable[[], Rights]
+        self,
+        manager: ReplicaManager,
+        producer_ids: ProducerIdSource,
+        rights: Callable[[], Rights],
+        pace: Callable[[], StreamPace] = StreamPace,
     ) -> None:
-        """``rights`` returns those of the caller that is being served."""
+        """``rights`` returns those of the caller that is being served, and ``pace`` the pace of its
+        quota.
+        """
+        self._pace = pace
         self._manager = manager
         self._producer_ids = producer_ids
         self._rights = rights
@@ -76,7 +84,7 @@ class RangeWriteService:
     async def write(self, frames: AsyncIterator[bytes], context: Context) -> None:
         """Answer each frame once, when all its partitions are committed or refused."""
         rights = self._rights()
-        stream = WriteStream(lambda frame: self._append(frame, rights))
+        stream = WriteStream(lambda frame: self._append(frame, rights), self._pace())
         reader = asyncio.create_task(stream.take(frames))
         try:
             while (answer := await stream.next_answer()) is not None:
@@ -85,6 +93,8 @@ class RangeWriteService:
         except (MalformedFrame, DecodeError) as error:
             log.warning("a writer's stream from %s is malformed: %s", context.peer(), error)
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except KafkaError as error:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
         finally:
             reader.cancel()
             stream.close()
@@ -143,8 +153,11 @@ class RangeWriteService:
 class WriteStream:
     """The unanswered frames of one stream; their bytes are bounded."""
 
-    def __init__(self, append: Callable[[bytes], Awaitable[bytes]]) -> None:
+    def __init__(
+        self, append: Callable[[bytes], Awaitable[bytes]], pace: StreamPace | None = None
+    ) -> None:
         self._append = append
+        self._pace = pace or StreamPace()
         self._answers: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._appending: set[asyncio.Task[None]] = set()
         self._open_bytes = 0
@@ -152,9 +165,16 @@ class WriteStream:
         self._failure: BaseException | None = None
 
     async def take(self, frames: AsyncIterator[bytes]) -> None:
-        """Begin with each frame as it comes, while there is room. Return when all are answered."""
+        """Begin with each frame as it comes, while there is room, at the pace of the writer's
+        quota. Return when all are answered.
+
+        Raises:
+            KafkaError: too many wait for the same quota.
+        """
         try:
             async for frame in frames:
+                await self._pace.wait()
+                self._pace.count(len(frame))
                 task = asyncio.create_task(self._answer(frame))
                 self._appending.add(task)
                 task.add_done_callback(self._appending.discard)
@@ -218,9 +238,10 @@ def add_range_write_to_server(
     manager: ReplicaManager,
     producer_ids: ProducerIdSource,
     rights: Callable[[], Rights],
+    pace: Callable[[], StreamPace] = StreamPace,
 ) -> None:
     """Register by hand: the frames of ``Write`` are raw bytes, not messages."""
-    service = RangeWriteService(manager, producer_ids, rights)
+    service = RangeWriteService(manager, producer_ids, rights, pace)
     handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
         "InitProducerId": grpc.unary_unary_rpc_method_handler(
             service.init_producer_id,
