@@ -14,6 +14,7 @@ from typing import Final
 import click
 
 from quorate.cli.output import echo, echo_lines
+from quorate.common.escaping import escaped
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "up": ("quorate.cli.cluster.up_command:up", "Start a local cluster of real processes."),
@@ -189,6 +190,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.ClickException as error:
+        error.message = escaped(error.message)  # type: ignore[misc]  # Click reads it at show.
         shown = io.StringIO()
         error.show(shown)
         echo_lines(shown.getvalue().removesuffix("\n"), err=True)
@@ -198,7 +200,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except Ended as ended:
         return ended.code
     except expected_errors() as error:
-        echo(f"quorate: {_advised(error)}", err=True)
+        from quorate.cluster.local_cluster_errors import LocalClusterError
+
+        # A cluster that does not start shows the end of a log, in lines.
+        printed = echo_lines if isinstance(error, LocalClusterError) else echo
+        printed(f"quorate: {_advised(error)}", err=True)
         return EXIT_ERROR
 
 

@@ -35,6 +35,11 @@ from tests.support.unprivileged.messages import random_message, settable_fields
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 SEED: Final = int(os.environ.get("FUZZ_SEED", "0")) or random.SystemRandom().randrange(1, 10**9)
+USERS: Final = ("nobody", "stranger", "voter-1")
+"""Whose certificates are shown over gRPC. A mapping rule takes the stranger for User:ANONYMOUS, and
+the voter's was stolen.
+"""
+
 CALL_TIMEOUT_S: Final = 10.0
 STALL_S: Final = 2.0
 """What another client may wait at most. It is far above what it waits, for machines differ."""
@@ -44,7 +49,7 @@ OWN_PACE: Final = frozenset({"offset", "histories", "silences", "results", "admi
 offset of the last change of administration moves with tokens of one's own.
 """
 
-OWNERS: Final = frozenset({f"User:{NOBODY}", "User:CN=nobody"})
+OWNERS: Final = frozenset({f"User:{NOBODY}", "User:CN=nobody", "User:CN=voter-1"})
 """Who has logged in may make tokens of its own, as in Kafka, and nobody else's."""
 
 
@@ -163,7 +168,7 @@ def fuzz_grpc(cluster: RunningCluster, seed: int, times: int) -> dict[str, int]:
     ended: dict[str, int] = {}
     watched = Watched(cluster)
     options = [("grpc.ssl_target_name_override", "broker.quorate")]
-    for stem in ("nobody", "stranger"):  # The latter counts as User:ANONYMOUS.
+    for stem in USERS:
         address = cluster.broker_grpc_address(1)
         with grpc.secure_channel(address, credentials(cluster, stem), options) as channel:
             for service in CLIENT_SERVICES:

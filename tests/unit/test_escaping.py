@@ -20,6 +20,7 @@ from quorate.cli import main as cli_main
 from quorate.cli.output import echo, echo_json, echo_lines
 from quorate.cli.records.consume_command import as_json_line
 from quorate.cli.tables import table
+from quorate.cluster.local_cluster_errors import LocalClusterError
 from quorate.common.escaping import EscapingFormatter, escaped, escaped_lines, json_text
 from quorate.common.metrics.family import Family, MetricKind, Sample
 from quorate.common.metrics.metrics_endpoint import exposition
@@ -88,8 +89,20 @@ def test_a_message_of_an_error_is_escaped(
     monkeypatch.setattr(cli_main.cli, "main", fail)
     assert cli_main.run([]) == kind.exit_code
     said = capsys.readouterr().err
-    assert "\\x07b" in said
+    assert "\\x07b\\nmade up line" in said
     assert not OBEYED.search(said)
+
+
+def test_the_end_of_a_log_keeps_its_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(**_: object) -> None:
+        raise LocalClusterError("broker 1 ended:\n  Traceback\n  \x07")
+
+    monkeypatch.setattr(cli_main.cli, "main", fail)
+    assert cli_main.run([]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert said == ["quorate: broker 1 ended:", "  Traceback", "  \\x07"]
 
 
 def test_commands_print_by_the_printer_alone() -> None:
