@@ -7,10 +7,11 @@ import pytest
 
 from quorate.client.admin import AdminClient
 from quorate.client.errors import QuorateError
-from quorate.client.results import ClusterStatus, NewTopic
+from quorate.client.results import ClusterStatus, NewTopic, PartitionInfo
+from quorate.testing.pytest_plugin import ClusterFactory
 from quorate.testing.running import RunningCluster
 from tests.support.cli import quorate
-from tests.support.waiting import wait_until
+from tests.support.waiting import let_time_pass, wait_until
 from tests.support.whole_cluster import wait_until_whole
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -82,13 +83,52 @@ def test_e4_a_controller_that_was_stopped_does_not_act_when_it_goes_on(
     assert "Traceback" not in said
 
 
-def test_c18_an_unanswered_leader_and_isr_is_told_by_status_wherever_it_is_asked(
-    quorate_cluster: Callable[..., RunningCluster],
-) -> None:
-    cluster = quorate_cluster(
+@pytest.fixture(scope="module")
+def patient(module_quorate_cluster: ClusterFactory) -> RunningCluster:
+    """Sessions outlast every silence, and replication streams notice it soon."""
+    return module_quorate_cluster(
         brokers=3,
-        config={"broker.session.timeout.ms": 30_000, "controller.socket.timeout.ms": 300},
+        config={
+            "broker.session.timeout.ms": 30_000,
+            "controller.socket.timeout.ms": 300,
+            "replica.silence.max.ms": 1_500,
+        },
     )
+
+
+def test_c13_a_follower_that_is_not_active_leaves_the_isr_of_an_idle_partition(
+    patient: RunningCluster,
+) -> None:
+    """Nobody produces, at any time; the broker's session is alive, and its log is at the end."""
+    controller = wait_until_whole(patient).controller_id
+    follower, silent = (one for one in patient.broker_ids if one != controller)
+    with patient.admin() as admin:
+        new = NewTopic(name="idle", assignments=[(controller, follower, silent)])
+        admin.create_topics([new])[0].raise_for_error()
+
+    def idle() -> PartitionInfo:
+        with patient.admin() as admin:
+            return admin.describe_topics(["idle"])[0].partitions[0]
+
+    wait_until_whole(patient)
+    patient.pause_broker(silent)
+    try:
+        wait_until(lambda: set(idle().isr) == {controller, follower}, "it to leave", timeout_s=20)
+        assert silent in [broker.id for broker in patient.status().brokers], "its session lives"
+    finally:
+        patient.resume_broker(silent)
+    wait_until(lambda: len(idle().isr) == 3, "it to be back", timeout_s=20)
+    back, offset = idle(), wait_until_whole(patient).metadata_offset
+    let_time_pass(4.0, "silence would be noticed twice by now")
+    assert idle() == back, "an idle cluster does not flap"
+    assert patient.status().metadata_offset == offset
+    assert (back.leader, back.leader_epoch) == (controller, 0)
+
+
+def test_c18_an_unanswered_leader_and_isr_is_told_by_status_wherever_it_is_asked(
+    patient: RunningCluster,
+) -> None:
+    cluster = patient
     controller = wait_until_whole(cluster).controller_id
     silent, other = (one for one in cluster.broker_ids if one != controller)
     cluster.pause_broker(silent)

@@ -29,6 +29,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 DELETE_ACLS, ALTER_CONFIGS = 31, 33
 CREATE_TOKEN, RENEW_TOKEN, EXPIRE_TOKEN = 38, 39, 40
 WORKERS = 6
+CHANGES = 24
+"""By two workers at each of three brokers."""
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +179,6 @@ def test_f3_a_broker_that_was_away_learns_of_changes_made_by_two_controllers(
     assert asyncio.run(configs(away)) == expected
 
 
-@pytest.mark.slow
 def test_f6_at_level_1_each_broker_writes_by_itself(
     quorate_cluster: ClusterFactory,
 ) -> None:
@@ -190,7 +191,7 @@ def test_f6_at_level_1_each_broker_writes_by_itself(
     async def write(worker: int) -> None:
         broker_id = running.broker_ids[worker % 3]
         client = await WireClient.connect(endpoint(running, broker_id))
-        for number in range(worker, 60, WORKERS):
+        for number in range(worker, CHANGES, WORKERS):
             values = quota(f"one-{number}", producer_byte_rate=1.0 + number)
             client.send_bytes(sized(request_frame(QUOTAS, 1, values, client_id=f"one-{number}")))
             _, answer = read_answer(QUOTAS, 1, await client.answer())
@@ -203,8 +204,8 @@ def test_f6_at_level_1_each_broker_writes_by_itself(
     asyncio.run(write_all())
     log = written(running, "one-")
     assert {name: len(operations) for name, operations in log.items()} == {
-        f"one-{number}": 1 for number in range(60)
+        f"one-{number}": 1 for number in range(CHANGES)
     }
     by_broker = [len(file.read_text().splitlines()) for file in running.folder.glob("**/audit.log")]
     assert len(by_broker) == 3
-    assert min(by_broker) >= 20, "each broker wrote what it was asked"
+    assert min(by_broker) >= CHANGES // 3, "each broker wrote what it was asked"

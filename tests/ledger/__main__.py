@@ -2,7 +2,7 @@
 noticed.
 
     python -m tests.ledger            every guard is taken out, and its test has to fail: 15 s
-    python -m tests.ledger --static   nothing is run: a mutant counts if its test exists
+    python -m tests.ledger --static   nothing is run: mutants count that are named
 
 It ends with ``N demands: N with a real-process test, N with a mutant that was caught``, and with
 exit code 1 if anything is missing that is not listed as a gap.
@@ -35,7 +35,8 @@ def main() -> int:
         print(line)  # noqa: T201
     for problem in wrong:
         print(f"WRONG: {problem}")  # noqa: T201
-    print(summary(demands, outcomes))  # noqa: T201
+    verb = "is named" if static else "was caught"
+    print(summary(demands, outcomes, verb))  # noqa: T201
     return 1 if wrong else 0
 
 
@@ -53,22 +54,24 @@ def table(demands: Mapping[str, Demand], outcomes: Mapping[str, str]) -> Iterabl
         if demand.mutant not in outcomes:
             yield "       guarded by no mutant yet"
             continue
-        noticed = Path(MUTANTS[demand.mutant].caught_by).name
-        verb = "not caught by" if outcomes[demand.mutant] else "caught by"
-        yield f"       without    {demand.mutant}: {verb} {noticed}"
+        test = Path(MUTANTS[demand.mutant].caught_by).name
+        verb = "passes" if outcomes[demand.mutant] else "fails"
+        yield f"       without    {demand.mutant} {verb} {test}"
 
 
 def _names(test_ids: Iterable[str]) -> str:
     return ", ".join(Path(one).name for one in test_ids)
 
 
-def summary(demands: Mapping[str, Demand], outcomes: Mapping[str, str]) -> str:
-    """Return the last line."""
+def summary(
+    demands: Mapping[str, Demand], outcomes: Mapping[str, str], verb: str = "was caught"
+) -> str:
+    """Return the last line. ``verb`` says of mutants what was done with them."""
     real = sum(map(has_real_test, demands.values()))
     noticed = sum(outcomes.get(one.mutant) == "" for one in demands.values())
     return (
         f"{len(demands)} demands: {real} with a real-process test, "
-        f"{noticed} with a mutant that was caught"
+        f"{noticed} with a mutant that {verb}"
     )
 
 

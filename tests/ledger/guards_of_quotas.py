@@ -36,7 +36,7 @@ MUTANTS: Final = (
     CodeMutant(
         "old-clients-are-served",
         "quorate.broker.kafka.admin.topic_apis:create_topics",
-        "context.version < _FIRST_CREATION_REFUSED_OVER_QUOTA",
+        "context.version < FIRST_CREATION_REFUSED_OVER_QUOTA",
         "False",
         f"{_TESTS_OF_WIRE}/test_throttling.py::"
         "test_q4_only_new_versions_may_be_refused_and_all_are_muted",

@@ -19,7 +19,10 @@ IN_PROCESS = (
 )
 OWN_FIXTURE = "tests/integration/test_cluster_storage.py::test_d4_every_voter_holds_the_same_log"
 PLUGINS_FIXTURE = "tests/integration/test_controller.py::test_c9_every_broker_knows_the_controller"
-SLOW = "tests/integration/test_forwarding.py::test_f6_at_level_1_each_broker_writes_by_itself"
+SLOW = (
+    "tests/integration/test_partition_counts.py::"
+    "test_c14_removed_and_added_again_while_a_replica_is_down_nothing_old_is_shown"
+)
 UNIT = "tests/unit/test_ledger.py::test_nothing_is_missing_that_is_not_a_gap"
 GUARD = MUTANTS["isr-version"]
 
@@ -114,6 +117,7 @@ def test_the_last_line_counts_what_is_there() -> None:
     assert summary(demands, outcomes) == (
         "2 demands: 1 with a real-process test, 1 with a mutant that was caught"
     )
+    assert summary(demands, outcomes, "is named").endswith("1 with a mutant that is named")
 
 
 # -- mutants ---------------------------------------------------------------------------------------

@@ -57,8 +57,8 @@ def test_q7_quotas_are_found_by_filters(cluster: FakeCluster) -> None:
             QuotaEntry(QuotaEntity(""), values)
         ]
         assert len(admin.describe_client_quotas([QuotaFilter("user")])) == 3
-        with pytest.raises(RequestFailed, match="'ip'"):
-            admin.describe_client_quotas([QuotaFilter("ip")])
+        with pytest.raises(RequestFailed, match="'group'"):
+            admin.describe_client_quotas([QuotaFilter("group")])
 
 
 def test_q9_metrics_are_those_of_all_brokers(cluster: FakeCluster) -> None:
