@@ -4,6 +4,7 @@ import itertools
 from typing import Final
 
 from quorate.broker.changes.table import CREATE_ACLS, DELETE_ACLS
+from quorate.broker.kafka.connection.answer_price import AnswerPrice
 from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire.codec import Message
@@ -20,6 +21,7 @@ async def describe_acls(
     answer = describe_bindings(
         services.authorizer, context, services.images.image.acls, _filter(request)
     )
+    await AnswerPrice(services, context).add(len(answer.bindings))
     by_resource = itertools.groupby(
         answer.bindings,
         key=lambda one: (one.resource_type, one.resource_name, one.pattern_type),

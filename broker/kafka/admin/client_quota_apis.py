@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from quorate.broker.changes.table import ALTER_CLIENT_QUOTAS
+from quorate.broker.kafka.connection.answer_price import AnswerPrice
 from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire.codec import Message
@@ -33,6 +34,7 @@ async def describe_client_quotas(
             strict=request["strict"],
         ),
     )
+    await AnswerPrice(services, context).add(len(answer.entries))
     values = {
         "throttle_time": 0,
         "error_code": answer.error_code,

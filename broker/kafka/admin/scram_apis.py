@@ -2,6 +2,7 @@
 
 from quorate.broker.changes.table import ALTER_USER_SCRAM_CREDENTIALS
 from quorate.broker.control.controller_forwarder import DEFAULT_TIMEOUT_MS
+from quorate.broker.kafka.connection.answer_price import AnswerPrice
 from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire.codec import Message
@@ -16,6 +17,7 @@ async def describe_user_scram_credentials(
     services.authorizer.rights_of(context).require_cluster(AclOperation.DESCRIBE)
     names = [one["name"] for one in request["users"] or ()]
     response = describe_users(services.images.image, names)
+    await AnswerPrice(services, context).add(len(response.users))
     results = [
         {
             "user": one.user,

@@ -10,6 +10,7 @@ from quorate.broker.changes.table import (
     EXPIRE_DELEGATION_TOKEN,
     RENEW_DELEGATION_TOKEN,
 )
+from quorate.broker.kafka.connection.answer_price import AnswerPrice
 from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire.codec import Message
@@ -83,6 +84,7 @@ async def describe_delegation_token(
             owners=map(_principal, owners or ()),
         )
     )
+    await AnswerPrice(services, context).add(len(answer.tokens))
     of_nobody = owners is not None and not owners
     values = {
         "error_code": answer.error_code,

@@ -106,19 +106,21 @@ class LargeRequests:
         return goes_on
 
     async def _handle_long_answer(self, api: Api, context: RequestContext, body: object) -> Buffers:
-        """Carry out a request whose response may be long, and encode it in slices.
+        """Carry out a request whose response may be long, and encode it in slices. It is long if
+        its handler held memory for it.
 
         Raises:
             KafkaError: INVALID_REQUEST. The response would be too long.
         """
         response = await api.handle(self._services, context, body)
+        if not context.lease.held_bytes:
+            return api.encode_body(context.version, response)
         encoded = bytearray()
         for _ in stepwise.encode_in_steps(api.name, context.version, response, encoded):
             if len(encoded) > context.lease.held_bytes:
                 await hold_bytes(self._services, context, len(encoded))
             await self._services.turns.give_way()
-        if context.lease.held_bytes:
-            context.lease.keep(len(encoded))
+        context.lease.keep(len(encoded))
         return [memoryview(encoded)]
 
 

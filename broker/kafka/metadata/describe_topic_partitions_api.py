@@ -9,6 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from quorate.broker.config.internal_topics import INTERNAL_TOPICS
+from quorate.broker.kafka.connection.answer_price import AnswerPrice
 from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire.codec import Message
@@ -54,6 +55,8 @@ async def describe_topic_partitions(
             next_cursor = {"topic_name": name, "partition_index": beyond}
             break
         first = 0
+    shown = sum(len(topic["partitions"]) for topic in topics)
+    await AnswerPrice(services, context).add(len(topics) + shown)
     values = {"throttle_time": 0, "topics": topics, "next_cursor": next_cursor}
     return values
 
