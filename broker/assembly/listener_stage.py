@@ -17,6 +17,7 @@ from quorate.broker.config.grpc_listeners import (
 from quorate.broker.rpc.grpc_listener import GrpcListener
 from quorate.broker.security.client_guard import VerifiedPasswords
 from quorate.broker.security.credential_provider import CredentialProvider
+from quorate.broker.security.login_queue import LoginQueue
 from quorate.broker.security.token_secrets import TokenLogins
 from quorate.common.metrics.metrics_endpoint import (
     METRICS_LISTENER,
@@ -53,7 +54,9 @@ async def open_listeners(
     shared.images.subscribe(credentials.decoys.on_image, "scram")
     kafka = environment.kafka_listener(services.kafka)
     brokers = environment.inter_broker_listener(shared.images)
-    clients = environment.client_listener(VerifiedPasswords(credentials.passwords))
+    logins = LoginQueue()
+    services.kafka.figures.logins.append(logins)
+    clients = environment.client_listener(VerifiedPasswords(credentials.passwords, logins))
     services.serve_brokers(brokers.server)
     services.serve_clients(clients.server)
     inter_broker = _bind(brokers, INTER_BROKER_LISTENER.name, inter_broker_endpoint(config))

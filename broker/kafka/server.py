@@ -64,6 +64,8 @@ class KafkaServer:
         Raises:
             OSError: the address cannot be bound. The message says which one.
         """
+        if security.sasl is not None:
+            self._figures.logins.append(security.sasl.logins)
         sockets = ListenerSockets(functools.partial(self._connection, security), tls)
         bound = await sockets.start(listener)
         self._idle.start()

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Protocol
 
 from quorate.broker.quota.client_memory import ClientMemory
 from quorate.broker.quota.connection_rates import ConnectionRates, unlimited_rates
@@ -55,6 +55,20 @@ CONNECTIONS_WAITING: Final = Family(
     "throttled-connection-count",
     "Connections of Kafka clients that are accepted and wait because they came too fast.",
 )
+LOGINS_WAITING: Final = Family(
+    "quorate_logins_waiting",
+    MetricKind.GAUGE,
+    "socket-server-metrics",
+    "login-queue-size",
+    "Logins of all listeners whose passwords wait to be hashed.",
+)
+LOGINS_REFUSED: Final = Family(
+    "quorate_logins_refused_total",
+    MetricKind.COUNTER,
+    "socket-server-metrics",
+    "login-refused-total",
+    "Logins that were turned away because too many of their address, or of all, waited.",
+)
 REQUEST_BYTES: Final = Family(
     "quorate_request_memory_bytes",
     MetricKind.GAUGE,
@@ -82,6 +96,15 @@ LIMIT: Final = "limit"
 MEMORY: Final = "memory"
 
 
+class Logins(Protocol):
+    """The logins of one listener; ``security.login_queue.LoginQueue`` implements it."""
+
+    refused: int
+
+    @property
+    def waiting(self) -> int: ...
+
+
 class ClientFigures:
     """Counters of the listeners of one broker."""
 
@@ -91,6 +114,8 @@ class ClientFigures:
         self._memory = memory or ClientMemory()
         self._rates = rates or unlimited_rates()
         self._closed: dict[str, int] = dict.fromkeys((IDLE, LIMIT, MEMORY), 0)
+        self.logins: list[Logins] = []
+        """The logins of each listener that hashes passwords."""
         self.connections = 0
         self.connections_accepted = 0
         self.request_times: defaultdict[str, Timings] = defaultdict(Timings)
@@ -117,6 +142,8 @@ class ClientFigures:
         for limit, count in self._rates.throttled.items():
             yield Sample(CONNECTIONS_THROTTLED, count, (limit,))
         yield Sample(CONNECTIONS_WAITING, self._rates.waiting)
+        yield Sample(LOGINS_WAITING, sum(one.waiting for one in self.logins))
+        yield Sample(LOGINS_REFUSED, sum(one.refused for one in self.logins))
         requests, responses = self._memory.requests, self._memory.responses
         yield Sample(REQUEST_BYTES, requests.held_bytes)
         yield Sample(RESPONSE_BYTES, responses.held_bytes + self._memory.ranges.held_bytes)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from quorate.broker.metrics.client_metrics import ClientFigures
 from quorate.broker.security.fair_queue import FairQueue
 from quorate.broker.security.login_queue import THREADS, LoginQueue, TooManyLogins
 from quorate.common.network_address import network_of
@@ -122,7 +123,11 @@ async def test_who_is_turned_away_is_told_and_the_others_run() -> None:
     logins = [started(queue, ATTACKER) for _ in range(THREADS + 33)]
     await settle()
     assert isinstance(logins[-1].exception(), TooManyLogins)
-    assert queue.refused == 1
+    figures = ClientFigures()
+    figures.logins += [queue, LoginQueue()]
+    shown = {sample.family.name: sample.value for sample in figures.samples()}
+    assert shown["quorate_logins_waiting"] == 32
+    assert shown["quorate_logins_refused_total"] == 1
     for number in range(THREADS + 32):
         threads.works[number].set_result("done")
         await settle()
