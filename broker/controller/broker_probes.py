@@ -20,7 +20,7 @@ from quorate.metadata_log.image import Broker, Image
 
 log = logging.getLogger(__name__)
 
-PROBE_TIMEOUT_MS: Final = 1_500
+PROBE_TIMEOUT_MS: Final = 2_000
 """A broker that has not answered for so long is not reached. A link that is slow by half a second
 each way answers in time."""
 

@@ -79,6 +79,7 @@ class LinkChanges:
         if broker is None or broker.epoch != request.broker_epoch:
             return control_pb2.ReportLinksResponse(error_code=errors_pb2.STALE_BROKER_EPOCH)
         self._reports.record(request, _now_ms())
+        self._probes.reached.answer(broker, _now_ms())
         if request.silent and (self._checking is None or self._checking.done()):
             self._checking = asyncio.create_task(self._check_until_whole(), name="link-changes")
         return control_pb2.ReportLinksResponse()

@@ -19,8 +19,14 @@ BELIEVED_MS: Final = 10_000
 """The time for which a link counts as broken after the last report (``control.link_reporter``)."""
 
 PRESENT_MS: Final = 4_000
-"""The time for which a report shows that a link is broken now. Reports of one cut end at different
-times. Those that are left when the first are no longer believed must not move leadership."""
+"""The time for which a report shows that a link is broken now, unless its reporter takes it back.
+Reports of one cut end at different times. Those that are left when the first are no longer believed
+must not move leadership."""
+
+UNREACHED_MS: Final = 3_000
+"""The time for which a broker that answers probes again still counts as not reached. The brokers
+that reported it need a moment to hear it again, too. It is short, because a broker that was merely
+busy must not keep the controller from a decision."""
 
 SETTLE_MS: Final = 1_000
 """The time in which all ends of links that break together report them. A decision before would be
@@ -44,6 +50,7 @@ class _Report(NamedTuple):
     """The time at which this controller was told first."""
     since_ms: int
     """The time from which the link counts as broken, as the reporter says."""
+    present_until_ms: int
     until_ms: int
 
 
@@ -57,30 +64,36 @@ class LinkReports:
         """Record whom a broker does not hear."""
         reporter = BrokerId(request.broker_id)
         epoch = BrokerEpoch(request.broker_epoch)
+        named = {silent.broker_id for silent in request.silent}
+        for key, known in self._reports.items():
+            if key[0] == reporter and key[1] not in named:
+                self._reports[key] = known._replace(present_until_ms=now_ms)
         for silent in request.silent:
             key = (reporter, BrokerId(silent.broker_id))
-            known = self._reports.get(key)
-            is_new = known is None or now_ms >= known.until_ms
+            earlier = self._reports.get(key)
+            is_new = earlier is None or now_ms >= earlier.until_ms
             self._reports[key] = _Report(
                 epoch,
                 BrokerEpoch(silent.broker_epoch),
-                now_ms if known is None or is_new else known.told_ms,
+                now_ms if earlier is None or is_new else earlier.told_ms,
                 now_ms - max(0, silent.broken_ms),
+                now_ms + PRESENT_MS,
                 now_ms + BELIEVED_MS,
             )
 
     def record_unreached(
         self, own: BrokerId, own_epoch: BrokerEpoch, unreached: Unreached, now_ms: int
     ) -> None:
-        """Record that a broker does not answer this controller. All ends have had time to report
-        meanwhile."""
-        self._reports[own, unreached.broker_id] = _Report(
-            own_epoch,
-            unreached.broker_epoch,
-            unreached.since_ms,
-            unreached.since_ms,
-            now_ms + BELIEVED_MS,
-        )
+        """Record that a broker does not answer this controller, unless its silence is reported
+        already. All ends have had time to report meanwhile."""
+        key = (own, unreached.broker_id)
+        known = self._reports.get(key)
+        until_ms = now_ms + UNREACHED_MS
+        if known is None or known.peer_epoch != unreached.broker_epoch or known.until_ms < until_ms:
+            since_ms = unreached.since_ms
+            self._reports[key] = _Report(
+                own_epoch, unreached.broker_epoch, since_ms, since_ms, until_ms, until_ms
+            )
 
     def broken(self, image: Image, now_ms: int) -> frozenset[Link]:
         """Return the links between live brokers, in their present incarnations, that are broken."""
@@ -97,9 +110,10 @@ class LinkReports:
 
     def with_broken_links_now(self, image: Image, now_ms: int) -> Brokers:
         """Return the brokers with a link that is reported to be broken at present."""
-        oldest_ms = now_ms + BELIEVED_MS - PRESENT_MS
         valid = self._valid(image, now_ms)
-        return frozenset(one for key, report in valid if report.until_ms > oldest_ms for one in key)
+        return frozenset(
+            one for key, report in valid if now_ms < report.present_until_ms for one in key
+        )
 
     def alerts(self, image: Image, now_ms: int) -> list[str]:
         """Return the alert for operators: which links are broken, and where to look."""

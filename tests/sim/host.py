@@ -119,6 +119,9 @@ class Host:
             return
         except Exception as error:
             raise Violation(f"voter {self.voter_id} cannot start again: {error!r}") from error
+        damage = self.disk.damage
+        if damage is not None and damage.passes_for_whole:
+            raise Violation(f"voter {self.voter_id} goes on with a damaged journal: {damage.kind}")
         self.observer.booted(self)
         self.wake_raft(self.process)
         self.wake_loop(self.process)

@@ -30,6 +30,8 @@ class JournalDamage:
 
     def __init__(self, world: World) -> None:
         self.kind = world.random.choice(KINDS)
+        self.passes_for_whole = False
+        """Whether the product has read something else than was written, and did not refuse it."""
         self._random = world.random
 
     def read(self, meta: Meta, entries: list[RaftEntry]) -> Stored:
@@ -56,6 +58,7 @@ class JournalDamage:
         found = decode_meta(_PATH, raw)
         read = list(joined(_PATH, (run_of(_PATH, *row) for row in rows), found.meta.first))
         check_entries(_PATH, read, found.meta.first, found.last)
+        self.passes_for_whole = (found.meta, read) != (meta, entries)
         return Stored(found.meta, read, found.meta.first)
 
     def _flipped(self, value: bytes) -> bytes:

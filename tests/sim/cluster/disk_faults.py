@@ -92,14 +92,16 @@ class DiskFaults:
 
     def lose_a_row(self) -> None:
         """The table knows nothing of a partition any more: its log is absent (rule 8)."""
-        machine, row = self._stopped_with_a_row()
+        machine = self._any()
+        row = self._stop_for_a_row(machine)
         if row is not None:
             machine.note(f"loses the row of {row.topic}-{row.partition}")
             machine.disk.table.lose_row(row.number)
 
     def mistake_a_row(self) -> None:
         """A row is one of another partition, which nobody knows (rule 7), its own is absent."""
-        machine, row = self._stopped_with_a_row()
+        machine = self._any()
+        row = self._stop_for_a_row(machine)
         if row is not None:
             disk = machine.disk
             topic_id = TopicId(bytes([row.topic_id[0] ^ 1]) + row.topic_id[1:])
@@ -108,8 +110,14 @@ class DiskFaults:
             disk.mistaken |= {TopicIdPartition(topic_id, row.partition)}
 
     def shorten_a_log(self) -> None:
-        """A log ends before what it has told was committed: its end is gone (rule 8)."""
-        machine, row = self._stopped_with_a_row()
+        """A log ends before what it has told was committed: its end is gone (rule 8).
+
+        Rather of a partition of which the broker is the only member of the ISR: others would bring
+        back what is lost, whether it is noticed or not.
+        """
+        only = [one for one in self._machines.values() if self._is_alone(one)]
+        machine = self._world.random.choice(only) if only else self._any()
+        row = self._stop_for_a_row(machine)
         if row is None:
             return
         promised = machine.disk.table.high_watermarks().get(row.number, 0)
@@ -120,19 +128,32 @@ class DiskFaults:
         for segment in machine.disk.segments.values():
             segment.lose(row.number, offset)
 
-    def _stopped_with_a_row(self) -> tuple[Machine, PartitionRow | None]:
-        """Stop a machine's process; any of the rows on its disk that are as old as its record."""
-        machine = self._any()
+    def _stop_for_a_row(self, machine: Machine) -> PartitionRow | None:
+        """Stop a machine's process; any of the rows on its disk that are as old as its record,
+        rather one of a partition of which it is the only member of the ISR.
+        """
         if not self._is_remembered:
-            return machine, None
+            return None
         machine.kill(power_lost=False)
         table = machine.disk.table
         through = table.history().hosted_through
         rows = [row for row in table.partitions() if self._created_at(row) <= through]
-        row = self._world.random.choice(rows) if rows else None
+        alone = [row for row in rows if self._is_only_member(machine, row)]
+        row = self._world.random.choice(alone or rows) if rows else None
         if row is not None:
             self._operator.kept_in_size.add(row.topic)
-        return machine, row
+        return row
+
+    def _is_alone(self, machine: Machine) -> bool:
+        """Whether it is the only member of the ISR of any partition."""
+        topics = self._quorum.image.topics.values()
+        return any(one.isr == (machine.voter_id,) for topic in topics for one in topic.partitions)
+
+    def _is_only_member(self, machine: Machine, row: PartitionRow) -> bool:
+        topic = self._quorum.image.topic_by_id(TopicId(row.topic_id))
+        if topic is None or row.partition >= len(topic.partitions):
+            return False
+        return topic.partitions[row.partition].isr == (machine.voter_id,)
 
     @property
     def _is_remembered(self) -> bool:

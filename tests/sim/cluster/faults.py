@@ -47,12 +47,13 @@ class Faults:
             (self._bounce, 3.0),
             (self._stop_in_order, 1.5),
             (self._pause, 3.0),
+            (self._leave_one_alone, 1.0),
             (cuts.pair, 2.0),
             (cuts.isolate, 2.0),
             (cuts.from_quorum, 2.0),
             (cuts.between_brokers, 1.0),
             (cuts.flap, 0.3),
-            (self._cut_a_well_cluster, 0.3),
+            (self._cut_a_well_cluster, 1.5),
             (self._quorum_away, 1.5),
             (self._lag_a_watch, 1.5),
             (self._hold_writes_back, 1.5),
@@ -84,7 +85,7 @@ class Faults:
             (disks.replace, 0.5),
             (disks.lose_a_row, 0.5),
             (disks.mistake_a_row, 0.5),
-            (disks.shorten_a_log, 0.5),
+            (disks.shorten_a_log, 1.0),
             (disks.put_an_old_copy_back, 0.7),
             (self._crash_in_the_middle, 3.0),
         ]
@@ -191,6 +192,21 @@ class Faults:
         machine.note(f"is stopped for {seconds:.1f} s")
         machine.pause(seconds * self._world.between(0.5, 1.5))
 
+    def _leave_one_alone(self) -> None:
+        """All others stand still until their sessions are over: what producers wait for is in the
+        log of a leader that may take nothing new, and is sent to it again."""
+        machines = self._machines.values()
+        candidates = [one for one in machines if one.process and one.process.needs_others]
+        if not candidates:
+            return
+        alone = self._world.random.choice(candidates)
+        alone.note("is left alone")
+        seconds = self._session_s + self._world.between(2.0, 3.0)
+        for machine in machines:
+            if machine is not alone:
+                machine.pause(seconds)
+        self._world.run_until(self._world.now + seconds)
+
     # -- the network -----------------------------------------------------------------------------
 
     def _seconds(self) -> float:
@@ -243,7 +259,7 @@ class Faults:
         lost, self._quorum.lost = self._quorum.lost, 0.0
         self._heal()
         if self._stalls.becomes_well():
-            one = self._any().voter_id
+            one = self._world.random.choice([*sorted(self._machines), *self._stalls.in_charge()])
             visible = frozenset(self._machines) - {one}
             owed = self._stalls.owed(visible)
             ways = self._world.random.choice(WAYS)

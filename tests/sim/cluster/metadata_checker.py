@@ -1,7 +1,13 @@
 """What the metadata log may say next: epochs and versions only grow, by the rules alone."""
 
 from quorate.broker.config.topic_keys import TOPIC_UNCLEAN_LEADER_ELECTION
-from quorate.common.types import NO_BROKER, BrokerId, TopicIdPartition, TopicPartition
+from quorate.common.types import (
+    NO_BROKER,
+    BrokerId,
+    LeaderEpoch,
+    TopicIdPartition,
+    TopicPartition,
+)
 from quorate.metadata_log.apply import Applied
 from quorate.metadata_log.image import Image
 from quorate.metadata_log.partitions import Partition, Topic
@@ -19,6 +25,17 @@ class MetadataChecker:
         self._world = world
         self._truths = truths
         self._copies = copies
+        self._led_since: dict[TopicIdPartition, tuple[BrokerId, LeaderEpoch]] = {}
+        """Who led last, and from which epoch on without another leader in between."""
+
+    def has_led_since(self, tip: TopicIdPartition, leader: int, epoch: int) -> bool:
+        """Whether that broker has led since then, and no other."""
+        topic = self.image.topic_by_id(tip.topic_id)
+        if topic is None or tip.partition >= len(topic.partitions):
+            return False
+        first = topic.partitions[tip.partition].leader, LeaderEpoch(0)
+        led_by, since = self._led_since.get(tip, first)
+        return led_by == leader and since <= epoch
 
     def applied(self, before: Image, applied: Applied, transaction: Transaction) -> None:
         """Offsets, epochs and versions only grow; leader and ISR change by the rules alone."""
@@ -62,6 +79,7 @@ class MetadataChecker:
             raise Violation(f"leaderAndISR of {where} went back: {was} to {now}")
         if now.leader != was.leader and now.leader_epoch == was.leader_epoch:
             raise Violation(f"two leaders of {where} in leader epoch {now.leader_epoch}")
+        self._note_leader(TopicIdPartition(topic.topic_id, number), was, now)
         by_controller = now.leader_epoch > was.leader_epoch
         if by_controller:
             self._decided_in_office(where, before, now)
@@ -81,6 +99,13 @@ class MetadataChecker:
             truth = self._truths.of(tip, now.leader_epoch, where)
             joined = [member for member in now.isr if member not in was.isr]
             self._copies.joined(after, truth, joined, f"{where} (epoch {now.leader_epoch})")
+
+    def _note_leader(self, tip: TopicIdPartition, was: Partition, now: Partition) -> None:
+        led_by = self._led_since.get(tip, (was.leader, LeaderEpoch(0)))[0]
+        if now.leader not in (NO_BROKER, led_by):
+            self._led_since[tip] = now.leader, now.leader_epoch
+        else:
+            self._led_since.setdefault(tip, (was.leader, LeaderEpoch(0)))
 
     def _loss_accepted(
         self, before: Image, topic: Topic, number: int, was: Partition, now: Partition

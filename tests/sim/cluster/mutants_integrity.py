@@ -1,17 +1,22 @@
-"""Guards against lost rows, old folders, refused originals and silent peers, taken out."""
+"""Guards against lost rows, old folders, refused originals and cut links, taken out."""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
 from quorate.broker.common.errors import KafkaError
+from quorate.broker.controller.broker_probes import ReachedBrokers
+from quorate.broker.controller.controller_record import ControllerRecord
+from quorate.broker.controller.managers import reachability
 from quorate.broker.log.options import LogAppendInfo
 from quorate.broker.replication import log_directory_monitor
 from quorate.broker.replication.commands import stray_partitions
 from quorate.broker.replication.commands.stray_partitions import Assignment
 from quorate.broker.replication.hosting.lost_replicas import Loss, lost_replicas
 from quorate.broker.replication.hosting.peer_silence import PeerSilence
+from quorate.broker.replication.partition import partition_replica
 from quorate.broker.replication.serving import produce
-from quorate.common.types import TopicIdPartition
+from quorate.common.types import BrokerId, TopicIdPartition
+from quorate.metadata_log.records import Operation
 from tests.sim.mutants import Mutant, Replacement
 
 
@@ -54,10 +59,44 @@ def _originals() -> list[Replacement]:
 
 
 def _silent_streams() -> list[Replacement]:
-    def nobody(*_: Any) -> frozenset[Any]:
-        return frozenset()
+    def nobody_newly(*_: Any) -> list[BrokerId]:
+        return []
 
-    return [(PeerSilence, "check", nobody), (PeerSilence, "silent_peers", nobody)]
+    def nobody(*_: Any) -> dict[BrokerId, int]:
+        return {}
+
+    return [(PeerSilence, "check", nobody_newly), (PeerSilence, "silent_peers", nobody)]
+
+
+def _lag_first() -> list[Replacement]:
+    def at_once(_silence_max_ms: int) -> int:
+        return 0
+
+    return [(partition_replica, "silence_noticed_ms", at_once)]
+
+
+def _cut_off_leaders() -> list[Replacement]:
+    def none(*_: Any) -> list[Operation]:
+        return []
+
+    return [(reachability, "cut_off_changes", none)]
+
+
+def _cut_off_controller() -> list[Replacement]:
+    async def stay(*_: Any) -> bool:
+        return False
+
+    return [(ControllerRecord, "resign_as_cut_off", stay)]
+
+
+def _probes() -> list[Replacement]:
+    def everyone_answers(*_: Any) -> tuple[Any, ...]:
+        return ()
+
+    return [
+        (ReachedBrokers, "unreached", everyone_answers),
+        (ReachedBrokers, "undecided", everyone_answers),
+    ]
 
 
 INTEGRITY_MUTANTS: Final = [
@@ -67,4 +106,8 @@ INTEGRITY_MUTANTS: Final = [
     Mutant("stale-folders", "that an old copy of a folder is noticed (rule 8)", _stale_folders),
     Mutant("originals-first", "that originals are found before a refusal", _originals),
     Mutant("silent-streams", "that silence of a peer is evidence", _silent_streams),
+    Mutant("silence-before-lag", "that a leader waits for silence before lag", _lag_first),
+    Mutant("cut-off-leaders", "that leadership leaves brokers that are cut off", _cut_off_leaders),
+    Mutant("cut-off-controller", "that a controller that is cut off resigns", _cut_off_controller),
+    Mutant("probes", "that a controller asks whom it reaches", _probes),
 ]

@@ -124,6 +124,16 @@ class Process:
         """The partitions that it hosts."""
         return () if self.replicas is None else self.replicas.table
 
+    @property
+    def needs_others(self) -> bool:
+        """Whether it leads a partition that takes acks=all now, and would not by itself."""
+        return any(
+            one.leads
+            and one.replica.has_enough_replicas
+            and one.replica.effective_min_insync_replicas > 1
+            for one in self.hosted
+        )
+
     def hosted_at(self, tip: TopicIdPartition) -> HostedPartition | None:
         """The partition of that id, if it is hosted."""
         return None if self.replicas is None else self.replicas.table.get(tip)

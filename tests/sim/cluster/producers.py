@@ -73,14 +73,15 @@ class IdempotentProducer(Producer):
     It may well find out that a batch was taken at the first try. When it gives up it does not know
     what became of a batch: then it goes on in a new epoch. When it is told NOT_ENOUGH_REPLICAS it
     may rely on it, as librdkafka does, that the batch is not there: then it sends the records again
-    in a new epoch. ``ProducerOrder`` sees to it that they are committed once.
+    in a new epoch. ``ProducerOrder`` sees to it that they are committed once. It relies on it only
+    where the leader that it asked first has led all the time: the log of another one may have it.
     """
 
     def __init__(self, clients: "Clients", number: int, pace_s: float) -> None:
         super().__init__(clients, number, pace_s)
         self._epoch = 0
         self._sequences: dict[TopicIdPartition, int] = {}
-        self._believes = self.world.random.choice([0.0, 0.5])
+        self._believes = self.world.random.choice([0.0, 0.5, 0.5, 0.5])
         """How likely it is to take NOT_ENOUGH_REPLICAS at its word and to begin anew."""
 
     async def _produce(self, tp: TopicPart) -> None:
@@ -106,19 +107,23 @@ class IdempotentProducer(Producer):
         self._sequences[tip] = first + in_flight
 
     async def _send_anew(self, tp: TopicPart, value: bytes) -> None:
-        """The records of a batch that is not there, as another batch."""
-        known = self.leaders.get(tp)
-        if known is None or known[1] < 0:
-            return
-        topic_id, leader, _ = known
-        tip = TopicIdPartition(topic_id, tp[1])  # type: ignore[arg-type]
-        batch = self._batch(value, 0)
-        answer = await self.call(leader, "Produce", (tp, batch.records, -1, 1_500))
-        outcome = await self._settle(tp, tip, batch, leader, answer)
-        if outcome is _Outcome.TAKEN:
-            self._sequences[tip] = 1
-        else:
+        """The records of a batch that is not there, as another batch, until that one is there."""
+        for _ in range(_TRIES):
+            known = self.leaders.get(tp)
+            if known is None or known[1] < 0:
+                return
+            topic_id, leader, _ = known
+            tip = TopicIdPartition(topic_id, tp[1])  # type: ignore[arg-type]
+            batch = self._batch(value, 0)
+            answer = await self.call(leader, "Produce", (tp, batch.records, -1, 1_500))
+            outcome = await self._settle(tp, tip, batch, leader, answer)
+            if outcome is _Outcome.TAKEN:
+                self._sequences[tip] = 1
+                return
             self._epoch += 1
+            if outcome is _Outcome.UNKNOWN or self.clients.is_stopping:
+                return
+            await self.pause(0.5)
 
     def _next_batch(self, sequence: int) -> "_Sent":
         self._sent += 1
@@ -132,7 +137,7 @@ class IdempotentProducer(Producer):
         self, tp: TopicPart, tip: TopicIdPartition, sent: "_Sent", leader: int, answer: Any
     ) -> "_Outcome":
         """What became of a batch, after as many tries as it takes, or too many."""
-        asked: set[tuple[int, int]] = set()
+        first_epoch = None
         is_sure = True
         for _ in range(_TRIES):
             if answer is None:
@@ -143,8 +148,9 @@ class IdempotentProducer(Producer):
                 return _Outcome.TAKEN if told == tip else _Outcome.UNKNOWN
             else:
                 self.check_code(answer[0], "Produce")
-                asked.add((leader, answer[3]))
-                is_sure = is_sure and len(asked) == 1
+                first_epoch = answer[3] if first_epoch is None else first_epoch
+                has_led_since = self.clients.checker.metadata.has_led_since
+                is_sure = is_sure and has_led_since(tip, leader, first_epoch)
                 is_refused = answer[0] == errors_pb2.NOT_ENOUGH_REPLICAS
                 if is_refused and is_sure and self.world.chance(self._believes):
                     return _Outcome.NOT_TAKEN

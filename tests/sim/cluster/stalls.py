@@ -54,6 +54,12 @@ class StallCheck:
         """How often each broker was started: nothing is promised where one is again."""
         return [machine.boots for machine in self._machines.values()]
 
+    def in_charge(self) -> list[int]:
+        """The brokers whose loss is felt most: the controller, and each that leads anything."""
+        image = self._quorum.image
+        leaders = {hosted.replica.broker_id for _, hosted in self._leaders(image)}
+        return sorted({int(one) for one in (image.controller_id, *leaders)} & set(self._machines))
+
     def owed(self, visible: frozenset[int]) -> frozenset[TopicIdPartition]:
         """The partitions that brokers which see each other must serve without the others."""
         return frozenset(

@@ -1,7 +1,8 @@
 """A controller and the broken links that brokers report."""
 
+from quorate.broker.controller.broker_probes import PROBE_TIMEOUT_MS
 from quorate.broker.controller.controller_record import CUT_OFF_RESIGNATION_INTERVAL_MS
-from quorate.broker.controller.link_reports import BELIEVED_MS, SETTLE_MS
+from quorate.broker.controller.link_reports import BELIEVED_MS, SETTLE_MS, UNREACHED_MS
 from quorate.common.types import TopicPartition
 from quorate_proto.v1 import control_pb2, errors_pb2
 from tests.support.virtual_time import pass_time
@@ -29,7 +30,7 @@ async def report(cluster: Cluster, reporter: int, *peers: int) -> int:
 
 
 async def settle(cluster: Cluster) -> None:
-    await pass_time(SETTLE_MS / 1000 + 1)
+    await pass_time((SETTLE_MS + PROBE_TIMEOUT_MS) / 1000)
     await cluster.at_rest()
 
 
@@ -200,3 +201,29 @@ async def test_a_report_that_outlives_those_of_the_same_cut_moves_no_leadership(
     assert "1 and 2" not in alert
     await pass_time(2)
     assert cluster.partition("orders").leader == 3
+
+
+async def test_a_broker_that_was_busy_for_a_while_does_not_block_a_decision_for_long(
+    cluster: Cluster,
+) -> None:
+    await cluster.create_topic("orders", (3, 1, 2))
+    link = frozenset((1, 2))
+    cluster.cut_links |= {link, frozenset((1, 3))}
+    await cluster.active.report_links(silent(cluster, 2, 3))
+    await cluster.active.report_links(silent(cluster, 1, 3))
+    cluster.active._links._resign = _stay
+    for _ in range(int((PROBE_TIMEOUT_MS + SETTLE_MS) / 1000)):
+        await pass_time(1)
+        await cluster.active.report_links(silent(cluster, 1, 3))
+    assert cluster.partition("orders").leader == 3, "it reaches nobody"
+    cluster.cut_links.discard(link)
+    for _ in range(int((UNREACHED_MS + PROBE_TIMEOUT_MS) / 1000)):
+        await pass_time(1)
+        for reporter in (1, 2):
+            await report(cluster, reporter, 3)
+    assert cluster.partition("orders").leader == 1
+    cluster.cut_links.clear()
+
+
+async def _stay() -> bool:
+    return False
