@@ -153,7 +153,7 @@ def _text(one: Field, parent: str, flexible: bool, element: Element) -> bytes:
         raw = None if one.value_is_nullable else b""
     elif is_name and element.kind == "unknown":
         raw = b"no-such"
-    elif is_name and element.kind in ("distinct", "long"):
+    elif is_name and (element.kind == "long" or (element.kind == "distinct" and not element.token)):
         raw = _name(element)
     assert raw is None or isinstance(raw, bytes), one.name
     legacy = ">h" if one.kafka_type == "string" else ">i"
@@ -161,7 +161,7 @@ def _text(one: Field, parent: str, flexible: bool, element: Element) -> bytes:
 
 
 def _name(element: Element) -> bytes:
-    """A name in which the number of the element will stand, or one beside it."""
+    """A name in which the number of the element will stand, or a long one beside it."""
     name = b"other" if element.token else _NAME_TOKEN
     element.token = _NAME_TOKEN
     return name.ljust(NAME_BYTES_MAX, b"x") if element.kind == "long" else name

@@ -37,7 +37,12 @@ PROBE_TIMEOUT_MS: Final = 2_000
 
 RETRY_PAUSE_MS: Final = 100
 
-_RETRIABLE: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+_RETRIABLE: Final = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    # So grpc's core refuses a call before its handler sees it, while too many others wait.
+    grpc.StatusCode.CANCELLED,
+)
 
 
 @dataclass(frozen=True, slots=True)

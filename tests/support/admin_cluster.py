@@ -29,10 +29,15 @@ class FakeBroker(admin_pb2_grpc.AdminServicer, replication_pb2_grpc.RangeReadSer
         self.port = 0
         self.created: list[str] = []
         self.asked: list[Message] = []
+        self.cancels = 0
+        """How many of the next ClusterStatus calls are refused as by an overloaded server."""
 
     def ClusterStatus(
         self, request: admin_pb2.ClusterStatusRequest, context: grpc.ServicerContext
     ) -> admin_pb2.ClusterStatusResponse:
+        if self.cancels:
+            self.cancels -= 1
+            context.abort(grpc.StatusCode.CANCELLED, "")
         return admin_pb2.ClusterStatusResponse(
             cluster_id="c",
             controller_id=self.cluster.controller_id,

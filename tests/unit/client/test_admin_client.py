@@ -93,6 +93,14 @@ def test_status_is_typed(cluster: FakeCluster) -> None:
     assert status.offline_partitions[0].partition == 2
 
 
+def test_a_call_that_an_overloaded_server_cancels_is_made_again(cluster: FakeCluster) -> None:
+    for broker in cluster.brokers:
+        broker.cancels = 2
+    with AdminClient(grpc_addresses=cluster.addresses) as admin:
+        assert admin.cluster_status().controller_id == 2
+    assert [broker.cancels for broker in cluster.brokers] == [0, 0]
+
+
 def test_topics_are_listed_by_name_and_an_unknown_one_is_named(cluster: FakeCluster) -> None:
     with AdminClient(grpc_addresses=cluster.addresses) as admin:
         assert admin.list_topics() == ["a", "b"]
