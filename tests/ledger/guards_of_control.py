@@ -143,11 +143,11 @@ MUTANTS: Final = (
         f"{_TESTS_OF_BROKERS}/test_forwarding.py::test_f6_the_level_decides_who_writes",
     ),
     CodeMutant(
-        "lost-log-counts-for-nothing",
-        "quorate.broker.controller.managers.partition_change:_without_isr",
-        "if one not in brokers.lost_log",
-        "if True",
-        f"{_TESTS_OF_CONTROLLER}/test_partition_change.py::test_d1_a_lost_log_counts_for_nothing",
+        "entries-on-disk",
+        "quorate.quorum.raft.storage.lmdb_journal:LmdbStore._append",
+        "if not cursor.put(_KEY.pack(run[0][1]), encode_run(run), append=True):",
+        "if False:",
+        "tests/unit/quorum/test_journal.py::test_d1_entries_survive_a_crash_once_synced",
     ),
     CodeMutant(
         "range-is-complete",

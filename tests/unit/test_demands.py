@@ -125,7 +125,7 @@ def test_a_test_of_the_ledger_runs_with_server_processes(
     rows = ROWS.replace('says = "due"', 'says = "due"\nreal = ["tests/test_two.py::test_c2_it"]')
     _write(suite, "demands.toml", rows)
     _write(suite, "test_two.py", test_two)
-    result = suite.runpytest_subprocess(*QUIET)
+    result = suite.runpytest_subprocess(*QUIET, "-n", "2")
     if said:
         result.stdout.fnmatch_lines([f"C2 *not shown: tests/test_two.py::test_c2_it {said}*"])
     assert result.ret == (pytest.ExitCode.TESTS_FAILED if said else pytest.ExitCode.OK)

@@ -29,12 +29,13 @@ from quorate.broker.controller.channels.control_requests import (
     assigned_among,
     hosted_by,
 )
+from quorate.broker.controller.channels.failed_leaderships import FailedLeaderships, faults_among
 from quorate.broker.controller.channels.request_slots import RequestSlot, RequestSlots
 from quorate.broker.controller.managers.decisions import ControllerTenure
 from quorate.broker.controller.tenure import TenureGuard
 from quorate.broker.metadata.metadata_follower import MetadataFollower
 from quorate.broker.rpc.peer_channels import Peer, PeerChannels
-from quorate.common.types import ControllerEpoch, TopicIdPartition, TopicPartition
+from quorate.common.types import ControllerEpoch, TopicIdPartition
 from quorate.metadata_log.image import Broker
 from quorate_proto.v1 import control_pb2, control_pb2_grpc, errors_pb2
 
@@ -44,10 +45,6 @@ RETRY_INTERVAL_MS: Final = 50
 """The first pause after a failure. A broker that is just registering answers soon (B2)."""
 
 RETRY_INTERVAL_MAX_MS: Final = 1_000
-
-_FAULTS: Final = frozenset({errors_pb2.KAFKA_STORAGE_ERROR, errors_pb2.UNKNOWN_SERVER_ERROR})
-"""The error codes of single partitions that need an operator. All other codes mean that a newer
-request was applied first."""
 
 _UNREACHED: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
 """The status codes of calls that no broker has answered."""
@@ -317,9 +314,9 @@ class ControlRequestQueue(ABC):
 
     def _faults(self, response: ControlResponse) -> Sequence[control_pb2.PartitionOutcome]:
         """Return the outcomes of partitions that need an operator."""
-        if isinstance(response, control_pb2.UpdateMetadataResponse):
+        if isinstance(response, control_pb2.UpdateMetadataResponse) or _all_went_well(response):
             return ()
-        return [outcome for outcome in response.partitions if outcome.error_code in _FAULTS]
+        return faults_among(response.partitions)
 
     def _alert(self, what: str) -> None:
         text = f"{self.kind.value} to broker {self._broker.broker_id} {what}"
@@ -327,6 +324,12 @@ class ControlRequestQueue(ABC):
         if self._shared.alerts.get(key) != text:
             log.warning("%s", text)
         self._shared.alerts[key] = text
+
+
+def _all_went_well(
+    response: control_pb2.LeaderAndIsrResponse | control_pb2.StopReplicaResponse,
+) -> bool:
+    return not any(outcome.error_code for outcome in response.partitions)
 
 
 class LeaderAndIsrQueue(ControlRequestQueue):
@@ -342,8 +345,7 @@ class LeaderAndIsrQueue(ControlRequestQueue):
         self._taken: tuple[bool, set[TopicIdPartition]] | None = None
         self._answered = asyncio.Event()
         self._answered.set()
-        self._failed: dict[TopicPartition, control_pb2.PartitionOutcome] = {}
-        """The partitions whose last leadership the broker could not take up."""
+        self._failed: FailedLeaderships | None = None
 
     def enqueue(self, tips: Iterable[TopicIdPartition]) -> None:
         """Enqueue partitions whose leadership changed."""
@@ -394,23 +396,13 @@ class LeaderAndIsrQueue(ControlRequestQueue):
         The election of a leader that cannot lead has failed: another one is to be elected.
         """
         assert isinstance(response, control_pb2.LeaderAndIsrResponse)
-        image, own = self._shared.images.image, self._broker.broker_id
-        new = {TopicPartition(one.topic, one.partition): one for one in super()._faults(response)}
-        told = {TopicPartition(one.topic, one.partition) for one in response.partitions}
-        held = {tp: one for tp, one in self._failed.items() if tp not in told} | new
-        self._failed = {
-            tp: one
-            for tp, one in held.items()
-            if (leaf := image.partition(tp)) is not None and own in leaf.replicas
-        }
-        unled = [
-            TopicIdPartition(image.topics[tp.topic].topic_id, tp.partition)
-            for tp in new
-            if (leaf := image.partition(tp)) is not None and leaf.leader == own
-        ]
+        if self._failed is None and _all_went_well(response):
+            return ()
+        self._failed = self._failed or FailedLeaderships(self._broker.broker_id)
+        unled = self._failed.record(self._shared.images.image, response.partitions)
         if unled:
             self._shared.on_failed_elections(self._broker, unled)
-        return tuple(self._failed.values())
+        return self._failed.held
 
 
 class StopReplicaQueue(ControlRequestQueue):
