@@ -86,9 +86,16 @@ def _records() -> list[Api]:
             response_bytes_max=fetch_api.response_bytes_max,
             abandonable=True,
         ),
-        _api(2, "ListOffsets", (1, 11), 6, list_offsets_apis.list_offsets),
+        _api(2, "ListOffsets", (1, 11), 6, list_offsets_apis.list_offsets, abandonable=True),
         _api(21, "DeleteRecords", (0, 2), 2, delete_records_api.delete_records),
-        _api(23, "OffsetForLeaderEpoch", (2, 4), 4, list_offsets_apis.offset_for_leader_epoch),
+        _api(
+            23,
+            "OffsetForLeaderEpoch",
+            (2, 4),
+            4,
+            list_offsets_apis.offset_for_leader_epoch,
+            abandonable=True,
+        ),
     ]
 
 
@@ -102,10 +109,20 @@ def _metadata() -> list[Api]:
             9,
             metadata_api.MetadataApi().handle,
             encode=metadata_api.encode,
+            abandonable=True,
         ),
-        _api(55, "DescribeQuorum", (0, 2), 0, describe_quorum_api.describe_quorum),
+        _api(
+            55, "DescribeQuorum", (0, 2), 0, describe_quorum_api.describe_quorum, abandonable=True
+        ),
         _api(60, "DescribeCluster", (0, 1), 0, describe_cluster_api.describe_cluster),
-        _api(75, "DescribeTopicPartitions", (0, 0), 0, topic_partitions.describe_topic_partitions),
+        _api(
+            75,
+            "DescribeTopicPartitions",
+            (0, 0),
+            0,
+            topic_partitions.describe_topic_partitions,
+            abandonable=True,
+        ),
     ]
 
 
@@ -114,14 +131,14 @@ def _groups() -> list[Api]:
     membership = group_membership_apis
     return [
         _api(8, "OffsetCommit", (2, 8), 8, offset_apis.offset_commit),
-        _api(9, "OffsetFetch", (1, 8), 6, offset_apis.offset_fetch),
-        _api(10, "FindCoordinator", (0, 4), 3, find_coordinator),
+        _api(9, "OffsetFetch", (1, 8), 6, offset_apis.offset_fetch, abandonable=True),
+        _api(10, "FindCoordinator", (0, 4), 3, find_coordinator, abandonable=True),
         _api(11, "JoinGroup", (0, 9), 6, membership.join_group, abandonable=True),
         _api(12, "Heartbeat", (0, 4), 4, membership.heartbeat),
         _api(13, "LeaveGroup", (0, 5), 4, membership.leave_group),
         _api(14, "SyncGroup", (0, 5), 4, membership.sync_group, abandonable=True),
-        _api(15, "DescribeGroups", (0, 5), 5, group_admin_apis.describe_groups),
-        _api(16, "ListGroups", (0, 5), 3, group_admin_apis.list_groups),
+        _api(15, "DescribeGroups", (0, 5), 5, group_admin_apis.describe_groups, abandonable=True),
+        _api(16, "ListGroups", (0, 5), 3, group_admin_apis.list_groups, abandonable=True),
         _api(42, "DeleteGroups", (0, 2), 2, group_admin_apis.delete_groups),
         _api(47, "OffsetDelete", (0, 0), 1, offset_apis.offset_delete),
     ]
@@ -136,9 +153,9 @@ def _transactions() -> list[Api]:
         _api(26, "EndTxn", (0, 3), 3, transaction_apis.end_txn),
         _api(27, "WriteTxnMarkers", (1, 1), 1, admin.write_txn_markers),
         _api(28, "TxnOffsetCommit", (0, 3), 3, offset_apis.txn_offset_commit),
-        _api(61, "DescribeProducers", (0, 0), 0, admin.describe_producers),
-        _api(65, "DescribeTransactions", (0, 0), 0, admin.describe_transactions),
-        _api(66, "ListTransactions", (0, 1), 0, admin.list_transactions),
+        _api(61, "DescribeProducers", (0, 0), 0, admin.describe_producers, abandonable=True),
+        _api(65, "DescribeTransactions", (0, 0), 0, admin.describe_transactions, abandonable=True),
+        _api(66, "ListTransactions", (0, 1), 0, admin.list_transactions, abandonable=True),
     ]
 
 
@@ -146,15 +163,29 @@ def _security() -> list[Api]:
     scram = scram_apis
     return [
         _api(17, "SaslHandshake", (0, 1), 2, sasl_apis.handshake, abandonable=True),
-        _api(29, "DescribeAcls", (1, 3), 2, acl_apis.describe_acls),
+        _api(29, "DescribeAcls", (1, 3), 2, acl_apis.describe_acls, abandonable=True),
         _api(30, "CreateAcls", (1, 3), 2, acl_apis.create_acls),
         _api(31, "DeleteAcls", (1, 3), 2, acl_apis.delete_acls),
         _api(36, "SaslAuthenticate", (0, 2), 2, sasl_apis.authenticate, abandonable=True),
         _api(38, "CreateDelegationToken", (1, 3), 2, token_apis.create_delegation_token),
         _api(39, "RenewDelegationToken", (1, 3), 2, token_apis.renew_delegation_token),
         _api(40, "ExpireDelegationToken", (1, 3), 2, token_apis.expire_delegation_token),
-        _api(41, "DescribeDelegationToken", (1, 3), 2, token_apis.describe_delegation_token),
-        _api(50, "DescribeUserScramCredentials", (0, 0), 0, scram.describe_user_scram_credentials),
+        _api(
+            41,
+            "DescribeDelegationToken",
+            (1, 3),
+            2,
+            token_apis.describe_delegation_token,
+            abandonable=True,
+        ),
+        _api(
+            50,
+            "DescribeUserScramCredentials",
+            (0, 0),
+            0,
+            scram.describe_user_scram_credentials,
+            abandonable=True,
+        ),
         _api(51, "AlterUserScramCredentials", (0, 0), 0, scram.alter_user_scram_credentials),
     ]
 
@@ -178,10 +209,10 @@ def _admin() -> list[Api]:
             topic_apis.delete_topics,
             refused_over_quota_from=topic_apis.FIRST_DELETION_REFUSED_OVER_QUOTA,
         ),
-        _api(32, "DescribeConfigs", (1, 4), 4, config_apis.describe_configs),
+        _api(32, "DescribeConfigs", (1, 4), 4, config_apis.describe_configs, abandonable=True),
         _api(33, "AlterConfigs", (0, 2), 2, config_apis.alter_configs),
         _api(34, "AlterReplicaLogDirs", (1, 2), 2, log_dir_apis.alter_replica_log_dirs),
-        _api(35, "DescribeLogDirs", (1, 4), 2, log_dir_apis.describe_log_dirs),
+        _api(35, "DescribeLogDirs", (1, 4), 2, log_dir_apis.describe_log_dirs, abandonable=True),
         _api(
             37,
             "CreatePartitions",
@@ -193,11 +224,32 @@ def _admin() -> list[Api]:
         _api(43, "ElectLeaders", (0, 2), 2, elect_leaders_api.elect_leaders),
         _api(44, "IncrementalAlterConfigs", (0, 2), 1, config_apis.incremental_alter_configs),
         _api(45, "AlterPartitionReassignments", (0, 1), 0, moves.alter_partition_reassignments),
-        _api(46, "ListPartitionReassignments", (0, 0), 0, moves.list_partition_reassignments),
-        _api(48, "DescribeClientQuotas", (0, 1), 1, client_quota_apis.describe_client_quotas),
+        _api(
+            46,
+            "ListPartitionReassignments",
+            (0, 0),
+            0,
+            moves.list_partition_reassignments,
+            abandonable=True,
+        ),
+        _api(
+            48,
+            "DescribeClientQuotas",
+            (0, 1),
+            1,
+            client_quota_apis.describe_client_quotas,
+            abandonable=True,
+        ),
         _api(49, "AlterClientQuotas", (0, 1), 1, client_quota_apis.alter_client_quotas),
         _api(57, "UpdateFeatures", (0, 1), 0, feature_apis.update_features),
-        _api(74, "ListConfigResources", (0, 1), 0, config_resources.list_config_resources),
+        _api(
+            74,
+            "ListConfigResources",
+            (0, 1),
+            0,
+            config_resources.list_config_resources,
+            abandonable=True,
+        ),
     ]
 
 

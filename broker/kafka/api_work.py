@@ -77,7 +77,7 @@ _RECORDS: Final = {
         division=ProduceDivision(),
         parts_overlap=True,
     ),
-    "Fetch": RequestWork(elements_max=_SOME * 10),
+    "Fetch": RequestWork(elements_max=_SOME * 10, is_long_poll=True),
     "ListOffsets": _by_partition(),
     "DeleteRecords": _by_partition(elements_max=_SOME * 5, parts_overlap=True),
     "OffsetForLeaderEpoch": _by_partition(name="topic"),
@@ -99,7 +99,7 @@ _GROUPS: Final = {
     "Heartbeat": _FEW_ITEMS,
     "LeaveGroup": _SOME_ITEMS,
     # The leader sends the assignments of all members.
-    "SyncGroup": RequestWork(elements_max=_SOME * 5, frame_bytes_max=32 << 20),
+    "SyncGroup": RequestWork(elements_max=_SOME * 5, frame_bytes_max=32 << 20, is_long_poll=True),
     "DescribeGroups": _by_item("groups", "groups", at_once=1, repeated=Repeated.DROPPED),
     "ListGroups": _LIST,
     "DeleteGroups": _by_item(

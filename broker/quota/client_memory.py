@@ -330,13 +330,22 @@ class ClientMemory:
     requests: RequestMemory = field(default_factory=RequestMemory)
     responses: ResponseMemory = field(default_factory=ResponseMemory)
     ranges: ResponseMemory = field(default_factory=ResponseMemory)
+    elements: ResponseMemory = field(default_factory=ResponseMemory)
+    """The elements of large requests, which are waited for before they are decoded. They have a
+    quarter of the memory for requests, in addition to it.
+    """
 
     @classmethod
     def of(cls, config: Values) -> "ClientMemory":
         """Return the limits that the configuration sets."""
         limits = (config[QUEUED_MAX_REQUEST_BYTES], config[QUEUED_MAX_RESPONSE_BYTES])
         requests, responses = (UNLIMITED if limit < 0 else limit for limit in limits)
-        return cls(RequestMemory(requests), ResponseMemory(responses), ResponseMemory(responses))
+        return cls(
+            RequestMemory(requests),
+            ResponseMemory(responses),
+            ResponseMemory(responses),
+            ResponseMemory(requests // 4),
+        )
 
     @property
     def is_waited_for(self) -> bool:

@@ -10,7 +10,11 @@ from typing import Any
 
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.kafka.connection.answer_price import hold_bytes
-from quorate.broker.kafka.connection.request_work import PartedAnswer, RequestDivision
+from quorate.broker.kafka.connection.request_work import (
+    ELEMENT_BYTES,
+    PartedAnswer,
+    RequestDivision,
+)
 from quorate.broker.kafka.connection.requests import Api, CloseConnection, RequestContext
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire import stepwise
@@ -20,6 +24,7 @@ from quorate.broker.kafka.wire.primitives import (
     MalformedRequest,
     TooManyElements,
 )
+from quorate.broker.quota.client_memory import ResponseLease
 from quorate_proto.v1 import errors_pb2
 
 
@@ -30,10 +35,10 @@ class LargeRequests:
         self._services = services
 
     async def decode(
-        self, api: Api, version: int, frame: memoryview, begin: int
+        self, api: Api, version: int, frame: memoryview, begin: int, memory: ResponseLease
     ) -> tuple[Any, int]:
         """Decode a request whose body begins at ``begin``, and return it with the number of its
-        elements.
+        elements. ``memory`` is held for them, once there is room.
 
         Raises:
             KafkaError: INVALID_REQUEST. The request is too large.
@@ -46,6 +51,8 @@ class LargeRequests:
                 raise TooManyElements(
                     f"a request of {len(frame)} bytes: at most {work.frame_bytes_max}"
                 )
+            most = min(work.elements_max, len(frame) - begin)
+            await self._services.memory.elements.grow(memory, most * ELEMENT_BYTES)
             body = await self._services.turns.carry_out(api.decode_body_in_steps(version, cursor))
         except TooManyElements as error:
             refusal: Exception = KafkaError(errors_pb2.INVALID_REQUEST, str(error))
@@ -55,8 +62,11 @@ class LargeRequests:
         else:
             return body, cursor.elements
         # It is raised here, so that it does not hold the error before it, whose traceback holds all
-        # that was decoded.
-        raise refusal
+        # that was decoded. Its own traceback holds this frame, which must not hold it.
+        try:
+            raise refusal
+        finally:
+            del refusal
 
     async def carry_out(self, api: Api, context: RequestContext, body: object) -> Buffers:
         """Carry out a request that has many items, or whose response may be long.

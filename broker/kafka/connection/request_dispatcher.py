@@ -100,7 +100,7 @@ class RequestDispatcher:
         cost_bytes = len(frame)
         if elements is None:
             run = functools.partial(self._run_large, limits, api, context, frame, begin)
-            elements = min(cost_bytes, api.work.elements_max)
+            elements = 0
             alone = True
         else:
             run = functools.partial(self._run, limits, api, context, body, elements, cost_bytes)
@@ -154,11 +154,16 @@ class RequestDispatcher:
         begin: int,
     ) -> Buffers:
         """Decode a request whose body begins at ``begin`` in slices, and carry it out."""
+        memory = ResponseLease(self._services.memory.elements)
         try:
-            body, elements = await self._large.decode(api, context.version, frame, begin)
+            body, elements = await self._large.decode(api, context.version, frame, begin, memory)
+            if api.work.is_long_poll:
+                memory.keep(0)
+            return await self._run(limits, api, context, body, elements, len(frame))
         except KafkaError as error:
             return _failed(api, context.version, error)
-        return await self._run(limits, api, context, body, elements, len(frame))
+        finally:
+            memory.keep(0)
 
     async def _handle(
         self, api: Api, context: RequestContext, body: object, elements: int

@@ -66,7 +66,8 @@ class RequestWork:
     Without a ``division`` the handler carries out the whole request. It has few items then, or the
     handler gives way by itself. With ``parts_overlap`` the parts begin in order without waiting for
     each other. ``has_long_answer`` means that a response may be long however short its request is,
-    so it is encoded in steps, and its handler gives way and holds memory (``answer_price``).
+    so it is encoded in steps, and its handler gives way and holds memory (``answer_price``). An
+    ``is_long_poll`` waits for others, so it must not keep the memory for large requests meanwhile.
     """
 
     elements_max: int
@@ -74,6 +75,7 @@ class RequestWork:
     division: RequestDivision | None = None
     parts_overlap: bool = False
     has_long_answer: bool = False
+    is_long_poll: bool = False
     decoded_at_once: int = field(init=False)
     """The most elements that are decoded without a break."""
     whole_elements_max: int = field(init=False)

@@ -5,6 +5,7 @@ import asyncio
 import dataclasses
 import gc
 import struct
+import weakref
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +24,7 @@ from quorate.broker.quota.client_memory import (
     ResponseMemory,
 )
 from quorate.broker.quota.work_turns import SLICE_S, WorkTurns
-from quorate.broker.replication.api import OffsetOutcome
+from quorate.broker.replication.api import DeleteOutcome, OffsetOutcome
 from quorate.common.types import TopicPartition
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.kafka_fakes import FakeBrokerInside
@@ -115,7 +116,35 @@ async def test_a_large_request_is_decoded_in_slices(inside: FakeBrokerInside) ->
         request = decoded(inside, frame, turns=WorkTurns(Ticking()))
         assert passes.count == 1
         await request.run()
-    assert request.decoded_bytes >= DECODED_AT_ONCE * 100
+
+
+async def test_large_requests_wait_for_memory_before_they_are_decoded(
+    inside: FakeBrokerInside,
+) -> None:
+    """One may go beyond the limit; the next one waits until that is finished."""
+    memory = ClientMemory(elements=ResponseMemory(1_000))
+    going: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def delete_records(wants: Any, timeout_ms: int) -> list[DeleteOutcome]:  # noqa: ANN401
+        await asyncio.shield(going)
+        return [DeleteOutcome() for _ in wants]
+
+    inside.replicas.delete_records = delete_records  # type: ignore[method-assign]
+    partitions = [{"partition_index": number, "offset": 0} for number in range(2 * DECODED_AT_ONCE)]
+    frame = request_frame(
+        21, 2, {"topics": [{"name": "t", "partitions": partitions}], "timeout": 9}
+    )
+    services = {"memory": memory}
+    first, second, third = (
+        asyncio.ensure_future(decoded(inside, frame, **services).run()) for _ in range(3)
+    )
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert memory.elements.held_bytes > 0
+    assert memory.elements.waits >= 1
+    going.set_result(None)
+    await asyncio.wait_for(asyncio.gather(first, second, third), 10)
+    assert memory.elements.held_bytes == 0
 
 
 async def test_a_small_request_never_waits(inside: FakeBrokerInside) -> None:
@@ -161,18 +190,35 @@ async def test_a_frame_that_is_too_long_is_refused_undecoded(inside: FakeBrokerI
         await request.run()
 
 
-async def test_what_was_decoded_of_a_refused_request_is_free_at_once(
-    inside: FakeBrokerInside,
+class Frame(bytearray):
+    """The memory of a frame, of which it can be seen when it is free."""
+
+
+@pytest.mark.parametrize(
+    ("key", "body"),
+    [
+        (LIST_OFFSETS, struct.pack(">ii", -1, 20_000) + bytes(6 * 20_000 - 3)),
+        (LIST_OFFSETS, struct.pack(">ii", -1, 100_000) + bytes(100_000)),
+        (43, struct.pack(">i", 100_000) + bytes(100_000)),
+        (42, bytes(5 << 20)),
+    ],
+)
+async def test_the_memory_of_a_refused_request_is_free_at_once(
+    inside: FakeBrokerInside, key: int, body: bytes
 ) -> None:
-    body = struct.pack(">ii", -1, 20_000) + b"\0\0\0\0\0\0" * 20_000
-    request = decoded(inside, request_frame(LIST_OFFSETS, 1, body[:-3]))
+    frame = Frame(request_frame(key, 1 if key != 43 else 0, body))
+    is_free = weakref.ref(frame)
+    dispatcher = RequestDispatcher(inside.services, api_table())
     gc.collect()
     gc.disable()
     try:
-        with pytest.raises(CloseConnection, match="malformed") as raised:
-            await request.run()
-        assert raised.value.__context__ is None
-        del raised
+        task = asyncio.ensure_future(dispatcher.decode(memoryview(frame), ClientSession("h")).run())
+        await asyncio.wait({task})
+        error = task.exception()
+        if error is not None:
+            error.__traceback__ = None
+        del task, error, frame
+        assert is_free() is None
         assert gc.collect() < 1_000
     finally:
         gc.enable()
