@@ -45,7 +45,6 @@ _NOT_YET: Final = frozenset(
         "LEADER_NOT_AVAILABLE",
     }
 )
-_TRIES: Final = 100
 
 
 class Addresses(NamedTuple):
@@ -176,17 +175,18 @@ class Table:
         return {column: await self._cell(number, column, titled) for column in entries}
 
     async def _cell(self, number: int, column: str, titled: TitledRow) -> str:
-        key, _, row = titled
+        key, title, row = titled
         names = _names(number, column, row)
         topic_id = self._topic_ids.get(names.get(TOPIC, TOPIC), UUID(int=9))
         values = _renamed(row.request, {**names, TOPIC_ID: topic_id})
-        outcome, retried = CLOSED, _NOT_YET.union(row.retried)
-        for _ in range(_TRIES):
+        retried = _NOT_YET.union(row.retried)
+
+        async def final_outcome() -> str | None:
             response = await self._clients.ask(column, key, row.version, values)
             outcome = CLOSED if response is None else outcome_of(response)
-            if not retried.intersection(outcome.replace(",", "").split()):
-                break
-            await asyncio.sleep(0.05)
+            return None if retried.intersection(outcome.replace(",", "").split()) else outcome
+
+        outcome = await async_wait_until(final_outcome, f"{column}'s final answer to {title}")
         for name, own in names.items():
             outcome = outcome.replace(str(own), str(name))
         return outcome
