@@ -75,7 +75,7 @@ class ReplicaFetcher:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        self._table.silence.hear_leader(self.session.leader)
+        self._table.silence.leave_leader(self.session.leader, self._table.clock.now_ms())
         await self.session.close()
 
     def move_to(self, endpoint: Endpoint) -> None:

@@ -21,6 +21,11 @@ PAUSE_DIVISOR: Final = 2
 What it has not heard meanwhile proves nothing about others."""
 
 
+LEFT_FOR_MS: Final = 2_000
+"""A leader that is asked again so soon after nothing was wanted from it still owes what it owed: a
+new leader epoch of the same leader begins a new stream."""
+
+
 class PeerSilence:
     """Remembers when each follower was heard last, and since when each leader owes an answer."""
 
@@ -29,6 +34,8 @@ class PeerSilence:
         self._silent: dict[BrokerId, int] = {}
         """Silent followers, and when they were heard last."""
         self._asked_ms: dict[BrokerId, int] = {}
+        self._left: dict[BrokerId, tuple[int, int]] = {}
+        """Leaders that nothing is wanted from: since when they owed an answer, and until when."""
         self._checked_ms: int | None = None
 
     # -- followers -------------------------------------------------------------------------------
@@ -57,11 +64,20 @@ class PeerSilence:
 
     def ask_leader(self, leader: BrokerId, now_ms: int) -> None:
         """Note that a leader owes this broker a connection or an answer."""
-        self._asked_ms.setdefault(leader, now_ms)
+        asked_ms, left_ms = self._left.pop(leader, (now_ms, now_ms))
+        since_ms = asked_ms if now_ms - left_ms <= LEFT_FOR_MS else now_ms
+        self._asked_ms.setdefault(leader, since_ms)
 
     def hear_leader(self, leader: BrokerId) -> None:
-        """Note an answer of a leader, or that nothing is wanted from it any more."""
+        """Note an answer of a leader."""
         self._asked_ms.pop(leader, None)
+        self._left.pop(leader, None)
+
+    def leave_leader(self, leader: BrokerId, now_ms: int) -> None:
+        """Note that nothing is wanted from a leader any more."""
+        asked_ms = self._asked_ms.pop(leader, None)
+        if asked_ms is not None:
+            self._left[leader] = asked_ms, now_ms
 
     # -- evidence --------------------------------------------------------------------------------
 
@@ -109,3 +125,4 @@ class PeerSilence:
             self._heard_ms[follower] = now_ms
         for leader in self._asked_ms:
             self._asked_ms[leader] = now_ms
+        self._left.clear()

@@ -4,7 +4,11 @@ import pytest
 
 from quorate.broker.replication.fetching.fetch_session_handler import FetchSessionHandler
 from quorate.broker.replication.frames import unpack_frame
-from quorate.broker.replication.hosting.peer_silence import PAUSE_DIVISOR, PeerSilence
+from quorate.broker.replication.hosting.peer_silence import (
+    LEFT_FOR_MS,
+    PAUSE_DIVISOR,
+    PeerSilence,
+)
 from quorate.broker.replication.partition.silent_followers import (
     ALONE_DELAY_MS,
     SETTLE_MS,
@@ -101,6 +105,32 @@ def test_a_leader_that_owes_an_answer_is_silent_and_one_that_owes_none_is_not() 
     watched.silence.ask_leader(TWO, watched.now_ms)
     watched.pass_time(3_000)
     assert watched.silent == {TWO: 0}
+
+
+def test_a_new_stream_to_the_same_leader_does_not_forget_what_it_owes() -> None:
+    """A new controller tells followers of a new epoch, in which the same broker leads."""
+    watched = Watched()
+    watched.silence.ask_leader(TWO, 0)
+    watched.pass_time(4_000)
+    watched.silence.leave_leader(TWO, watched.now_ms)
+    watched.pass_time(LEFT_FOR_MS)
+    assert watched.silent == {}
+    watched.silence.ask_leader(TWO, watched.now_ms)
+    assert watched.silent == {TWO: 0}
+    watched.silence.leave_leader(TWO, watched.now_ms)
+    watched.silence.hear_leader(TWO)
+    watched.silence.ask_leader(TWO, watched.now_ms)
+    assert watched.silent == {}, "it has answered"
+
+
+def test_a_leader_that_is_asked_again_much_later_has_the_whole_time() -> None:
+    watched = Watched()
+    watched.silence.ask_leader(TWO, 0)
+    watched.silence.leave_leader(TWO, 0)
+    watched.pass_time(LEFT_FOR_MS + 250)
+    watched.silence.ask_leader(TWO, watched.now_ms)
+    watched.pass_time(4_000)
+    assert watched.silent == {}
 
 
 def test_what_a_process_missed_while_it_stood_still_is_no_evidence() -> None:
