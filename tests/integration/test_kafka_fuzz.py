@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.support.virtual_time import VirtualTimeLoop
-from tests.unit.kafka.test_fuzz import NoThreads, run_all, serving, talk
+from tests.unit.kafka.test_fuzz import at_once, run_all, serving, talk
 from tests.unit.kafka.test_sasl import guarded_broker
 
+__all__ = ["at_once"]  # a fixture
 T = TypeVar("T")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_800)]
@@ -31,12 +32,9 @@ def test_no_request_of_very_many_brings_a_handler_down(tmp_path: Path, seed: int
     assert all(ended.values()), ended
 
 
+@pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("seed", range(5))
-def test_no_stranger_of_very_many_gets_in(
-    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("quorate.broker.kafka.connection.sasl_apis._PASSWORDS", NoThreads())
-
+def test_no_stranger_of_very_many_gets_in(tmp_path: Path, seed: int) -> None:
     async def talking() -> int:
         inside, door = guarded_broker(tmp_path)
         return await talk(inside, door, seed, 10_000)
