@@ -131,6 +131,8 @@ class Checker:
 
         async def look_and_start_at(hosted: HostedPartition, offset: int) -> None:
             self._about_to_drop(machine, process, hosted, leads=hosted.leads)
+            truth = self.truths.of_replica(hosted)
+            truth.retained_from = max(truth.retained_from, offset)
             await start_at(hosted, offset)
 
         retaining._start_at = look_and_start_at  # type: ignore[method-assign]

@@ -151,17 +151,22 @@ class End:
             raise Violation(f"broker {broker_id} lacks the end of {hosted.tp}")
 
     def _begins_elsewhere(self, hosted: HostedPartition) -> bool:
-        """Whether a replica begins at another offset than its leader.
+        """Whether a replica begins at another offset than its leader, without a reason.
 
         It may begin later where a loss was accepted: the broker that was elected had missed what
         its predecessors deleted, and records that are deleted do not come back on other brokers.
+        For the same reason it may begin at what a leader deleted by retention which its successor
+        had not heard of. That leader may have been deposed without knowing it; what it deletes is
+        committed.
         """
         leader = self._leader_of(hosted)
         if leader is None:
             return False
         start, leader_start = hosted.log.log_start_offset, leader.log.log_start_offset
-        is_lossy = self._checker.truths.of_replica(hosted).is_lossy
-        return start < leader_start if is_lossy else start != leader_start
+        truth = self._checker.truths.of_replica(hosted)
+        return start < leader_start or (
+            start > max(leader_start, truth.retained_from) and not truth.is_lossy
+        )
 
     def _unprovable_strays(self, process: Process, image: Image) -> set[TopicIdPartition]:
         """Return what a broker keeps for its operator: topics that were deleted while nobody
@@ -188,17 +193,12 @@ class End:
                 batches = read_all(hosted)
                 other, same = copies.setdefault(hosted.tip, (broker_id, batches))
                 truth = self._checker.truths.of_replica(hosted)
-                shorter = min(len(same), len(batches)) if truth.is_lossy else None
-                if _last(same, shorter) != _last(batches, shorter):
+                shorter = min(len(same), len(batches))
+                if same[len(same) - shorter :] != batches[len(batches) - shorter :]:
                     raise Violation(f"brokers {other} and {broker_id} differ on {hosted.tp}")
                 if not truth.is_lossy:
                     for batch in batches:
                         truth.check(batch, f"broker {broker_id}")
-
-
-def _last(batches: list[bytes], count: int | None) -> list[bytes]:
-    """As many of the last batches, or all of them (``End._begins_elsewhere``)."""
-    return batches if count is None else batches[len(batches) - count :]
 
 
 def _lanes(process: Process) -> list[str]:

@@ -19,6 +19,9 @@ class Truth:
         self.name = name
         self.end = 0
         self.start = 0
+        self.retained_from = 0
+        """The highest log start that a broker has chosen by retention while it believed that it
+        leads."""
         self.lossy_from = LeaderEpoch(-1)
         self._batches: dict[int, bytes] = {}
         self._ends: dict[int, int] = {}
