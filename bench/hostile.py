@@ -4,7 +4,8 @@ For every API and version that a broker serves, requests are made from kio's lay
 elements of each array, the same one that exists again and again, others each time, the longest
 names, tagged fields, extreme numbers. Each is sent by a user without any right and by a super user,
 at the frame limit and below it, beside a producer (acks=all) and a consumer whose every latency is
-noted. A new cluster is started for each API. ``--case ID`` sends one request alone.
+noted. The worst of an API are then sent over 20 connections at once. A new cluster is started for
+each API. ``--case ID`` sends one request alone.
 
 Exits with 1 if a limit is exceeded.
 """
@@ -22,7 +23,7 @@ from typing import Final
 from bench._support import Cell, format_table, machine_line
 from bench.hostile_requests.cases import SIZES, Case, Role, cases_of
 from bench.hostile_requests.measure import Limits, Result, bound_mb, summary
-from bench.hostile_requests.report import is_beyond, row_of, show, write
+from bench.hostile_requests.report import is_beyond, markdown, row_of, show, write
 from bench.hostile_requests.runs import Plan, Runs
 from quorate.broker.kafka.api_table import api_table
 from quorate.broker.kafka.connection.requests import Api
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if flags.list:
         print("\n".join(case.id for cases in chosen.values() for case in cases))
         return 0
-    return _run(plan, chosen, limits, flags.json)
+    return _run(plan, chosen, limits, flags.json, flags.markdown)
 
 
 def _run(
@@ -62,6 +63,7 @@ def _run(
     chosen: Mapping[str, Sequence[Case]],
     limits: Limits,
     json_path: Path | None,
+    markdown_path: Path | None,
 ) -> int:
     begin_s = time.monotonic()
     runs = Runs(plan, limits)
@@ -71,6 +73,9 @@ def _run(
         for result in runs.results(cases, plan.connections):
             show(result, limits)
             found[name].append(replace(result, samples=result.samples[-20_000:]))
+        for result in runs.again_together(list(found[name])):
+            show(result, limits)
+            found[name].append(result)
         rows.append(row_of(name, found[name], limits))
         print(f"{format_table([rows[-1]])}", file=sys.stderr, flush=True)
     quiet = summary(runs.quiet)
@@ -80,6 +85,8 @@ def _run(
         f"limits: p99 {limits.p99_ms:g} ms, max {limits.max_ms:g} ms, {limits.memory_mb:.0f} MB; "
         f"{sum(map(len, found.values()))} cases in {time.monotonic() - begin_s:.0f} s"
     )
+    if markdown_path is not None:
+        markdown_path.write_text(markdown(rows), encoding="utf-8")
     if json_path is not None:
         write(json_path, plan.seed, quiet, rows, found, limits)
     return 1 if any(is_beyond(results, limits) for results in found.values()) else 0
@@ -95,8 +102,8 @@ def _case(apis: Mapping[str, Api], case_id: str) -> Case:
 
 
 def _plan(flags: argparse.Namespace, settings: Mapping[str, object]) -> Plan:
-    sizes: Sequence[str] = ("100m", "10m", "1m", "100k")
-    older: Sequence[str] = ("10m",)
+    sizes: Sequence[str] = ("100m", "1m", "100k")
+    older: Sequence[str] = ("1m",)
     if flags.quick:
         sizes, older = ("1m",), ()
     return Plan(
@@ -106,6 +113,7 @@ def _plan(flags: argparse.Namespace, settings: Mapping[str, object]) -> Plan:
         roles=ROLES if not flags.role else [flags.role],
         brokers=flags.brokers,
         connections=flags.connections,
+        together=0 if flags.quick or flags.case else flags.together,
         partitions=QUICK_PARTITIONS if flags.quick else PARTITIONS,
         at_most=flags.at_most,
         settings=settings,
@@ -116,6 +124,7 @@ def _flags(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--quick", action="store_true", help="the newest versions, 1 MB each")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures here too")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table here too")
     parser.add_argument("--repeat", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--api", default="", metavar="NAME", help="of this API only")
     parser.add_argument("--case", metavar="ID", help="this request only")
@@ -127,6 +136,9 @@ def _flags(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--at-most", type=int, default=0, metavar="N", help="cases per API")
     parser.add_argument("--brokers", type=int, default=1, choices=(1, 3))
     parser.add_argument("--connections", type=int, default=1, metavar="N", help="at once")
+    parser.add_argument(
+        "--together", type=int, default=20, metavar="N", help="the worst again (20)"
+    )
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--p99-ms", type=float, default=Limits.p99_ms)
     parser.add_argument("--max-ms", type=float, default=Limits.max_ms)

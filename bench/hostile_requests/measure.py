@@ -99,9 +99,14 @@ class Result:
 
 
 def bound_mb(settings: Mapping[str, object]) -> tuple[float, str]:
-    """The memory that clients may make a broker hold, and what it is the sum of."""
+    """The memory that clients may make a broker hold, and what it is the sum of.
+
+    While requests have no memory left, one frame may still grow to its end; decoded elements have a
+    quarter of the memory for requests.
+    """
     keys = (QUEUED_MAX_REQUEST_BYTES, SOCKET_REQUEST_MAX_BYTES, QUEUED_MAX_RESPONSE_BYTES)
     sizes = {key.name: int(str(settings.get(key.name, key.default))) / 1e6 for key in keys}
+    sizes["elements"] = sizes[QUEUED_MAX_REQUEST_BYTES.name] / 4
     text = " + ".join(f"{name} ({size:.0f} MB)" for name, size in sizes.items())
     return sum(sizes.values()), text
 

@@ -22,6 +22,8 @@ class Plan:
     roles: Sequence[Role]
     brokers: int
     connections: int
+    together: int
+    """Over so many connections at once the worst cases of an API are sent again; 0: none."""
     partitions: int
     at_most: int
     settings: Mapping[str, object]
@@ -52,6 +54,14 @@ class Runs:
             ) as one:
                 self.quiet += one.quiet()
                 yield from self._until_damaged(one, waiting, connections)
+
+    def again_together(self, found: Sequence[Result]) -> Iterator[Result]:
+        """Send the slowest and the largest of an API's cases over many connections at once."""
+        if self._plan.together > 1 and found:
+            slowest = max(found, key=lambda result: result.worst_ms).case
+            largest = max(found, key=lambda result: result.peak_mb).case
+            worst = {case.id: case for case in (slowest, largest)}
+            yield from self.results(list(worst.values()), self._plan.together)
 
     def _until_damaged(self, one: Arena, waiting: list[Case], connections: int) -> Iterator[Result]:
         while waiting and not one.is_damaged:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench.hostile import main
+from quorate.broker.kafka.api_table import api_table
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -28,3 +29,12 @@ def test_what_exceeds_a_limit_is_said(capsys: pytest.CaptureFixture[str]) -> Non
     assert main(words) == 0
     assert main([*words, "--p99-ms", "0.001"]) == 1
     assert "tags:large" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("api", [api.name for api in api_table().values()])
+def test_the_worst_requests_of_an_api_keep_within_the_limits(api: str) -> None:
+    """Every shape of the newest version at 1 MB, and the worst of them over 20 connections."""
+    limits = ("--p99-ms", "1000", "--max-ms", "3000")
+    assert main(["--api", api, "--newest", "--sizes", "1m", "--seed", "1", *limits]) == 0
