@@ -178,8 +178,13 @@ def test_q12_quotas_are_set_and_shown_by_command(
     assert capsys.readouterr().out == (
         "Updated config for entity: user-principal 'user1', client-id 'clientA'.\n"
     )
-    assert run([*where, "--describe"]) == 0
-    assert capsys.readouterr().out == (
+
+    def described() -> str:
+        assert run([*where, "--describe"]) == 0
+        return capsys.readouterr().out
+
+    # Another broker may answer, which hears of the change a moment later.
+    assert wait_until(described, "the quota to be shown") == (
         "Configs for user-principal 'user1', client-id 'clientA' are controller_mutations_rate=10\n"
     )
     assert run(["status", "--metrics", "--bootstrap-server", cluster.bootstrap]) == 0

@@ -98,8 +98,13 @@ def lead_from(cluster: RunningCluster, name: str, *replicas: int) -> None:
             lambda: partitions(cluster, name)[0].replicas == replicas, f"replicas {replicas}"
         )
         wait_until(lambda: set(partitions(cluster, name)[0].isr) == set(replicas), "all in sync")
-        admin.elect_leaders(ElectionType.PREFERRED, [where])
-        wait_until(lambda: partitions(cluster, name)[0].leader == replicas[0], "the leader")
+
+        def leads_first() -> bool:
+            # An election is refused while the controller does not see the broker as reachable.
+            admin.elect_leaders(ElectionType.PREFERRED, [where])
+            return partitions(cluster, name)[0].leader == replicas[0]
+
+        wait_until(leads_first, "the leader")
 
 
 def write(cluster: RunningCluster, name: str, values: Sequence[str]) -> None:

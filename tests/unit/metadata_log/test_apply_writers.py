@@ -13,6 +13,7 @@ from quorate.metadata_log.codec import (
     decode_transaction,
     encode_transaction,
 )
+from quorate.metadata_log.features import NEWEST_METADATA_VERSION
 from quorate.metadata_log.handover import hand_over
 from quorate.metadata_log.paths import ADMINISTRATION, broker_path
 from quorate.metadata_log.records import (
@@ -84,7 +85,7 @@ def registration(broker_id: int, session: int) -> BrokerRegistration:
         incarnation_id=f"process {broker_id:3}{0:5}".encode(),
         kafka=Endpoint("elsewhere", 9092),
         grpc=Endpoint("elsewhere", 9192),
-        metadata_version_max=5,
+        metadata_version_max=NEWEST_METADATA_VERSION,
     )
 
 
