@@ -19,6 +19,9 @@ _MANY: Final = 50_000
 _SOME: Final = 2_000
 """The price of requests whose items cost much, or that are carried out in one go."""
 
+_SEVERAL: Final = 5 * _SOME
+"""The price of requests over items that cost something each."""
+
 _FEW: Final = 256
 """The price of requests that are about one thing, with a few names and tagged fields."""
 
@@ -79,7 +82,7 @@ _RECORDS: Final = {
     ),
     "Fetch": RequestWork(elements_max=_SOME * 10, is_long_poll=True),
     "ListOffsets": _by_partition(),
-    "DeleteRecords": _by_partition(elements_max=_SOME * 5, parts_overlap=True),
+    "DeleteRecords": _by_partition(elements_max=_SEVERAL, parts_overlap=True),
     "OffsetForLeaderEpoch": _by_partition(name="topic"),
 }
 
@@ -99,11 +102,11 @@ _GROUPS: Final = {
     "Heartbeat": _FEW_ITEMS,
     "LeaveGroup": _SOME_ITEMS,
     # The leader sends the assignments of all members.
-    "SyncGroup": RequestWork(elements_max=_SOME * 5, frame_bytes_max=32 << 20, is_long_poll=True),
+    "SyncGroup": RequestWork(elements_max=_SEVERAL, frame_bytes_max=32 << 20, is_long_poll=True),
     "DescribeGroups": _by_item("groups", "groups", at_once=1, repeated=Repeated.DROPPED),
     "ListGroups": _LIST,
     "DeleteGroups": _by_item(
-        "groups_names", "results", at_once=2, elements_max=_SOME * 5, repeated=Repeated.DROPPED
+        "groups_names", "results", at_once=2, elements_max=_SEVERAL, repeated=Repeated.DROPPED
     ),
     "OffsetDelete": _by_partition(at_once=250),
 }
@@ -129,7 +132,7 @@ _SECURITY: Final = {
     "SaslHandshake": _FEW_ITEMS,
     "SaslAuthenticate": _FEW_ITEMS,
     "DescribeAcls": _LIST,
-    "CreateAcls": _by_item("creations", "results", at_once=100, elements_max=_SOME * 5),
+    "CreateAcls": _by_item("creations", "results", at_once=100, elements_max=_SEVERAL),
     # Each filter is compared with every entry.
     "DeleteAcls": _by_item("filters", "filter_results", at_once=1, elements_max=_SOME),
     "CreateDelegationToken": _FEW_ITEMS,
@@ -143,13 +146,22 @@ _SECURITY: Final = {
 _TOPIC: Final = ("name",)
 _RESOURCE: Final = ("resource_type", "resource_name")
 
+_ALTERED_CONFIGS: Final = _by_item(
+    "resources",
+    "responses",
+    _RESOURCE,
+    at_once=50,
+    elements_max=_SEVERAL,
+    repeated=Repeated.TOGETHER,
+)
+
 _ADMIN: Final = {
     "CreateTopics": _by_item(
         "topics",
         "topics",
         _TOPIC,
         at_once=100,
-        elements_max=_SOME * 5,
+        elements_max=_SEVERAL,
         repeated=Repeated.TOGETHER,
     ),
     "DeleteTopics": _by_item(
@@ -157,7 +169,7 @@ _ADMIN: Final = {
         "responses",
         ("name", "topic_id"),
         at_once=25,
-        elements_max=_SOME * 5,
+        elements_max=_SEVERAL,
         repeated=Repeated.DROPPED,
         older=Items(field="topic_names", at_once=25, repeated=Repeated.DROPPED),
     ),
@@ -166,17 +178,10 @@ _ADMIN: Final = {
         "results",
         _RESOURCE,
         at_once=1,
-        elements_max=_SOME * 5,
+        elements_max=_SEVERAL,
         repeated=Repeated.DROPPED,
     ),
-    "AlterConfigs": _by_item(
-        "resources",
-        "responses",
-        _RESOURCE,
-        at_once=50,
-        elements_max=_SOME * 5,
-        repeated=Repeated.TOGETHER,
-    ),
+    "AlterConfigs": _ALTERED_CONFIGS,
     "AlterReplicaLogDirs": _SOME_ITEMS,
     "DescribeLogDirs": RequestWork(elements_max=_MANY, has_long_answer=True),
     "CreatePartitions": _by_item(
@@ -184,7 +189,7 @@ _ADMIN: Final = {
         "results",
         _TOPIC,
         at_once=100,
-        elements_max=_SOME * 5,
+        elements_max=_SEVERAL,
         repeated=Repeated.TOGETHER,
     ),
     "ElectLeaders": _by_partition(
@@ -194,14 +199,7 @@ _ADMIN: Final = {
         name="topic",
         at_once=250,
     ),
-    "IncrementalAlterConfigs": _by_item(
-        "resources",
-        "responses",
-        _RESOURCE,
-        at_once=50,
-        elements_max=_SOME * 5,
-        repeated=Repeated.TOGETHER,
-    ),
+    "IncrementalAlterConfigs": _ALTERED_CONFIGS,
     "AlterPartitionReassignments": _by_partition(results="responses", at_once=250),
     "ListPartitionReassignments": _by_partition(inner="partition_indexes", at_once=250),
     "DescribeClientQuotas": _LIST,

@@ -32,12 +32,8 @@ class _Sample:
         self.count = 0
 
 
-class WindowedRate:
-    """A rate per second. All times are in ms, by one clock.
-
-    It is computed over at least all windows but one. Otherwise the first amount that is counted
-    would be an infinite rate.
-    """
+class _Samples:
+    """What was counted in the last windows. All times are in ms, by one clock."""
 
     __slots__ = ("_samples", "_window")
 
@@ -52,6 +48,21 @@ class WindowedRate:
             self._forget(now_ms)
             samples.append(_Sample(now_ms))
         samples[-1].total += value
+        samples[-1].count += 1
+
+    def _forget(self, now_ms: float) -> None:
+        while self._samples and now_ms - self._samples[0].start_ms >= self._window.span_ms:
+            self._samples.popleft()
+
+
+class WindowedRate(_Samples):
+    """A rate per second.
+
+    It is computed over at least all windows but one. Otherwise the first amount that is counted
+    would be an infinite rate.
+    """
+
+    __slots__ = ()
 
     def per_second(self, now_ms: float) -> float:
         """Return the amount that was counted per second."""
@@ -80,37 +91,14 @@ class WindowedRate:
         missing = self._window.samples - 1 - int(elapsed_ms // sample_ms)
         return max(elapsed_ms + max(0, missing) * sample_ms, sample_ms)
 
-    def _forget(self, now_ms: float) -> None:
-        while self._samples and now_ms - self._samples[0].start_ms >= self._window.span_ms:
-            self._samples.popleft()
 
+class WindowedAverage(_Samples):
+    """The average of the values of the last windows, or 0 without any."""
 
-class WindowedAverage:
-    """The average of the values of the last windows, or 0 without any. Times are as in
-    ``WindowedRate``.
-    """
-
-    __slots__ = ("_samples", "_window")
-
-    def __init__(self, window: QuotaWindow) -> None:
-        self._window = window
-        self._samples: deque[_Sample] = deque()
-
-    def record(self, value: float, now_ms: float) -> None:
-        """Add ``value`` at ``now_ms``."""
-        samples = self._samples
-        if not samples or now_ms - samples[-1].start_ms >= self._window.sample_ms:
-            self._forget(now_ms)
-            samples.append(_Sample(now_ms))
-        samples[-1].total += value
-        samples[-1].count += 1
+    __slots__ = ()
 
     def value(self, now_ms: float) -> float:
         """Return the average of the values that are not older than all windows."""
         self._forget(now_ms)
         count = sum(sample.count for sample in self._samples)
         return sum(sample.total for sample in self._samples) / count if count else 0.0
-
-    def _forget(self, now_ms: float) -> None:
-        while self._samples and now_ms - self._samples[0].start_ms >= self._window.span_ms:
-            self._samples.popleft()

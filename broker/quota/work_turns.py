@@ -24,6 +24,33 @@ ITEMS_BETWEEN_LOOKS: Final = 4
 T = TypeVar("T")
 
 
+class TurnQueue:
+    """Those who wait for their turn of the event loop, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def join(self) -> asyncio.Future[None]:
+        """Return what is done when it is the caller's turn."""
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        return turn
+
+    def wake_next(self) -> bool:
+        """Give a turn to whoever has waited longest, and return whether there is one. Those who
+        were cancelled wait no more.
+        """
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return True
+        return False
+
+
 class WorkTurns:
     """The turns of the long work of one event loop."""
 
@@ -34,7 +61,7 @@ class WorkTurns:
         self._slice_s = slice_s
         self._ends_s = float("-inf")
         self._next_is_due = False
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting = TurnQueue()
 
     @property
     def is_over(self) -> bool:
@@ -45,8 +72,7 @@ class WorkTurns:
         """Return when others have had their turn: small requests, and work that has waited
         longer.
         """
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        turn = self._waiting.join()
         self._next_soon()
         await turn
         self._ends_s = self._clock_s() + self._slice_s
@@ -86,10 +112,6 @@ class WorkTurns:
 
     def _next(self) -> None:
         self._next_is_due = False
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                break
+        self._waiting.wake_next()
         if self._waiting:
             self._next_soon()

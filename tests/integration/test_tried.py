@@ -6,7 +6,7 @@ import json
 import re
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,9 +54,9 @@ def cluster() -> Iterator[RunningCluster]:
         yield running
 
 
-@pytest.fixture
-async def connect(cluster: RunningCluster) -> AsyncIterator[Connect]:
-    """Opens connections, and closes them after the test."""
+@asynccontextmanager
+async def connections(cluster: RunningCluster) -> AsyncIterator[Connect]:
+    """Open connections to the first broker, and close them in the end."""
     at = parse_endpoint("bootstrap.servers", cluster.broker_address(1))
     async with AsyncExitStack() as stack:
 
@@ -65,6 +65,12 @@ async def connect(cluster: RunningCluster) -> AsyncIterator[Connect]:
             stack.push_async_callback(wire.close)
             return wire
 
+        yield opened
+
+
+@pytest.fixture
+async def connect(cluster: RunningCluster) -> AsyncIterator[Connect]:
+    async with connections(cluster) as opened:
         yield opened
 
 
@@ -268,14 +274,7 @@ LISTINGS: Final = (
 @pytest.fixture(scope="module")
 def spread_names(cluster: RunningCluster) -> None:
     async def spreading() -> None:
-        at = parse_endpoint("bootstrap.servers", cluster.broker_address(1))
-        async with AsyncExitStack() as stack:
-
-            async def opened() -> WireClient:
-                wire = await WireClient.connect(at)
-                stack.push_async_callback(wire.close)
-                return wire
-
+        async with connections(cluster) as opened:
             await spread(opened)
 
     asyncio.run(spreading())

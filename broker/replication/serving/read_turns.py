@@ -1,8 +1,9 @@
 """Reads for clients leave the event loop its turns: an answer of 50 MiB would stop it for long."""
 
 import asyncio
-from collections import deque
 from typing import Final
+
+from quorate.broker.quota.work_turns import TurnQueue
 
 BYTES_IN_A_ROW: Final = 4 << 20
 """The bytes that are read for all clients together before others have a turn: a few ms."""
@@ -15,7 +16,7 @@ class ReadTurns:
         self._bytes_in_a_row = bytes_in_a_row
         self._left_bytes = bytes_in_a_row
         self._next_is_due = False
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting = TurnQueue()
 
     @property
     def is_over(self) -> bool:
@@ -25,9 +26,7 @@ class ReadTurns:
     async def wait(self) -> None:
         """Return when others had their turn, and readers that have waited longer."""
         while self.is_over:
-            turn = asyncio.get_running_loop().create_future()
-            self._waiting.append(turn)
-            await turn
+            await self._waiting.join()
 
     def took(self, size: int) -> None:
         """Count bytes that were read."""
@@ -43,10 +42,6 @@ class ReadTurns:
     def _next(self) -> None:
         self._next_is_due = False
         self._left_bytes = self._bytes_in_a_row
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                # It reads in the next turn of the loop, the one behind it in the turn after.
-                self._next_soon()
-                return
+        if self._waiting.wake_next():
+            # It reads in the next turn of the loop, the one behind it in the turn after.
+            self._next_soon()
