@@ -7,7 +7,9 @@ batch in the log was checked when a leader appended it, and is valid whatever it
 state is therefore a function of the log, and a new leader has the state that the old one had.
 
 Any sequence is accepted from a producer that is not known here, as in Kafka: its batches may have
-been deleted (DeleteRecords), or it was idle for ``producer.id.expiration.ms``.
+been deleted (DeleteRecords), or it was idle for ``producer.id.expiration.ms``. A replica that is
+built anew after retention has deleted the last batches of a producer does not know it either. If
+such a replica leads, it stores a retry of a deleted batch once more.
 
 Transaction markers change the state, too. The epoch of a marker becomes the producer's: a
 coordinator that gives up on a producer ends its transaction in the next epoch, and batches of the

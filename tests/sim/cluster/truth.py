@@ -73,7 +73,7 @@ class Truth:
             raise Violation(f"{who} commits offset {header.base_offset} of {self.name} after a gap")
         else:
             if not self.is_lossy:
-                self._producers.committed(header, batch, who)
+                self._producers.committed(header, batch, who, self.retained_from)
                 self.transactions.add(header, batch, who)
             self._batches[header.base_offset] = batch
             self.end = header.last_offset + 1
