@@ -9,7 +9,7 @@ from quorate.broker.assembly.shared_parts import SharedParts
 from quorate.broker.changes.audit_log import KeepAuditEntries
 from quorate.broker.control.controller_forwarder import ControllerForwarder
 from quorate.broker.controller.bridge import Bridge
-from quorate.broker.controller.channels.broker_channel import GrpcControlTransport
+from quorate.broker.controller.channels.control_transport import GrpcControlTransport
 from quorate.broker.controller.controller import ControllerDependencies
 from quorate.broker.controller.election import ControllerElector
 from quorate.broker.controller.managers.placement import draw_ids

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from quorate.broker.controller.channels.broker_channel import NoControlResponse, ProbeTransport
+from quorate.broker.controller.channels.control_transport import NoControlResponse, ProbeTransport
 from quorate.broker.controller.managers.decisions import ControllerTenure
 from quorate.broker.controller.tenure import TenureGuard
 from quorate.broker.rpc.peer_channels import Peer

@@ -18,8 +18,9 @@ from quorate.broker.config.node import BROKER_SESSION_TIMEOUT_MS
 from quorate.broker.control.ports import ChangeExecutor, Sessions
 from quorate.broker.controller.broker_changes import BrokerChanges
 from quorate.broker.controller.broker_probes import BrokerProbes
-from quorate.broker.controller.channels.broker_channel import BrokerTransport, ChannelContext
+from quorate.broker.controller.channels.control_request_queue import ChannelContext
 from quorate.broker.controller.channels.control_requests import ControlRequestBuilder
+from quorate.broker.controller.channels.control_transport import BrokerTransport
 from quorate.broker.controller.channels.controller_channel_manager import ControllerChannelManager
 from quorate.broker.controller.command_pipeline import CommandPipeline, DecisionWriter
 from quorate.broker.controller.controller_record import ControllerRecord

@@ -150,7 +150,7 @@ MUTANTS: Final = (
     ),
     CodeMutant(
         "alert-of-silence",
-        f"{_CHANNELS}.broker_channel:ControlRequestQueue._deliver",
+        f"{_CHANNELS}.control_request_queue:ControlRequestQueue._deliver",
         'self._alert(f"got no answer: {error}")',
         "pass",
         f"{_TESTS_OF_CONTROLLER}/test_broker_channel.py::"

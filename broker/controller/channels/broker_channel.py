@@ -1,335 +1,30 @@
 """The channel to one broker: three queues of control requests, each with one request in flight
 (C17).
 
-A queue holds the changes that are still to be sent, not requests. Changes that gather while a
-request is in flight go out together as one request, built from the newest image. LeaderAndIsr has a
-queue of its own, so it never waits behind the deletion of other partitions or a large
-UpdateMetadata. A StopReplica waits for a LeaderAndIsr in flight that names the same partition,
-because the newer request must arrive later.
-
-A request without an answer is built and sent again until it is answered or the broker is gone, and
-raises an alert meanwhile (C18).
+LeaderAndIsr has a queue of its own, so it never waits behind the deletion of other partitions or a
+large UpdateMetadata. A StopReplica waits for a LeaderAndIsr in flight that names the same
+partition, because the newer request must arrive later.
 """
 
 import asyncio
-import logging
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from enum import Enum
-from typing import Any, Final, Protocol
+from collections.abc import Iterable, Sequence
 
-import grpc.aio
-
-from quorate.broker.common.errors import error_name
+from quorate.broker.controller.channels.control_request_queue import (
+    ChannelContext,
+    ControlRequestQueue,
+    all_went_well,
+)
 from quorate.broker.controller.channels.control_requests import (
-    ControlRequestBuilder,
     EncodedControlRequest,
     StoppedReplica,
-    addressed,
     assigned_among,
     hosted_by,
 )
-from quorate.broker.controller.channels.failed_leaderships import FailedLeaderships, faults_among
-from quorate.broker.controller.channels.request_slots import RequestSlot, RequestSlots
-from quorate.broker.controller.managers.decisions import ControllerTenure
-from quorate.broker.controller.tenure import TenureGuard
-from quorate.broker.metadata.metadata_follower import MetadataFollower
-from quorate.broker.rpc.peer_channels import Peer, PeerChannels
-from quorate.common.types import ControllerEpoch, TopicIdPartition
+from quorate.broker.controller.channels.control_transport import ControlKind, ControlResponse
+from quorate.broker.controller.channels.failed_leaderships import FailedLeaderships
+from quorate.common.types import TopicIdPartition
 from quorate.metadata_log.image import Broker
-from quorate_proto.v1 import control_pb2, control_pb2_grpc, errors_pb2
-
-log = logging.getLogger(__name__)
-
-RETRY_INTERVAL_MS: Final = 50
-"""The first pause after a failure. A broker that is just registering answers soon (B2)."""
-
-RETRY_INTERVAL_MAX_MS: Final = 1_000
-
-_UNREACHED: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
-"""The status codes of calls that no broker has answered."""
-
-ControlResponse = (
-    control_pb2.LeaderAndIsrResponse
-    | control_pb2.StopReplicaResponse
-    | control_pb2.UpdateMetadataResponse
-)
-
-
-class ControlKind(Enum):
-    """The three control requests. The value is the name of the gRPC method."""
-
-    LEADER_AND_ISR = "LeaderAndIsr"
-    STOP_REPLICA = "StopReplica"
-    UPDATE_METADATA = "UpdateMetadata"
-
-
-class NoControlResponse(Exception):
-    """Raised when a control request got no answer in time, or no connection."""
-
-
-class ControlTransport(Protocol):
-    """Sends a control request to one broker and receives its answer."""
-
-    async def send(
-        self, peer: Peer, kind: ControlKind, body: bytes, timeout_ms: int
-    ) -> ControlResponse:
-        """Return the broker's answer.
-
-        Raises:
-            NoControlResponse: There is no answer within ``timeout_ms``.
-        """
-
-
-class ProbeTransport(Protocol):
-    """Asks one broker whether it is reached."""
-
-    async def probe(self, peer: Peer, tenure: ControllerTenure, timeout_ms: int) -> ControllerEpoch:
-        """Return the newest controller epoch that the broker knows, or this one's if it does not
-        say.
-
-        Raises:
-            NoControlResponse: There is no answer within ``timeout_ms``.
-        """
-
-
-class BrokerTransport(ControlTransport, ProbeTransport, Protocol):
-    """Everything that a controller sends to brokers."""
-
-
-_RESPONSES: dict[ControlKind, Any] = {
-    ControlKind.LEADER_AND_ISR: control_pb2.LeaderAndIsrResponse,
-    ControlKind.STOP_REPLICA: control_pb2.StopReplicaResponse,
-    ControlKind.UPDATE_METADATA: control_pb2.UpdateMetadataResponse,
-}
-
-
-class GrpcControlTransport:
-    """Sends control requests over gRPC. A request is already encoded and is sent as it is."""
-
-    def __init__(self, channels: PeerChannels) -> None:
-        self._channels = channels
-
-    async def send(
-        self, peer: Peer, kind: ControlKind, body: bytes, timeout_ms: int
-    ) -> ControlResponse:
-        call: grpc.aio.UnaryUnaryMultiCallable[bytes, Any]
-        call = self._channels.get(peer).unary_unary(
-            f"/quorate.v1.BrokerControl/{kind.value}",
-            request_serializer=None,
-            response_deserializer=_RESPONSES[kind].FromString,
-        )
-        try:
-            response: ControlResponse = await call(body, timeout=timeout_ms / 1000)
-        except grpc.aio.AioRpcError as error:
-            raise NoControlResponse(f"{error.code().name}: {error.details()}") from error
-        return response
-
-    async def probe(self, peer: Peer, tenure: ControllerTenure, timeout_ms: int) -> ControllerEpoch:
-        stub = control_pb2_grpc.BrokerControlStub(self._channels.get(peer))
-        request = control_pb2.ProbeRequest(
-            controller_id=tenure.controller_id, controller_epoch=tenure.controller_epoch
-        )
-        try:
-            response = await stub.Probe(request, timeout=timeout_ms / 1000)
-        except grpc.aio.AioRpcError as error:
-            if error.code() in _UNREACHED:
-                raise NoControlResponse(f"{error.code().name}: {error.details()}") from error
-            return tenure.controller_epoch  # A broker that refuses a probe is reached.
-        return ControllerEpoch(response.controller_epoch)
-
-
-FULL_REQUESTS_AT_ONCE: Final = {
-    ControlKind.LEADER_AND_ISR: 8,
-    ControlKind.UPDATE_METADATA: 2,
-}
-"""The number of requests about all partitions or topics that are built or in flight at a time."""
-
-
-FailedElections = Callable[[Broker, Sequence[TopicIdPartition]], None]
-"""Is told of the partitions that a broker was to lead and says that it cannot."""
-
-
-class ChannelContext:
-    """The objects that the queues to all brokers share."""
-
-    def __init__(
-        self,
-        *,
-        requests: ControlRequestBuilder,
-        transport: ControlTransport,
-        images: MetadataFollower,
-        guard: TenureGuard,
-        timeout_ms: int,
-        on_failed_elections: FailedElections = lambda _broker, _tips: None,
-    ) -> None:
-        self.requests = requests
-        self.transport = transport
-        self.images = images
-        self.guard = guard
-        self.timeout_ms = timeout_ms
-        self.on_failed_elections = on_failed_elections
-        self.alerts: dict[tuple[int, ControlKind], str] = {}
-        self.slots = {
-            kind: RequestSlots(at_once) for kind, at_once in FULL_REQUESTS_AT_ONCE.items()
-        }
-
-
-class ControlRequestQueue(ABC):
-    """One kind of request to one broker.
-
-    ``_enqueued_count`` counts the changes that were enqueued, and ``_answered_count`` how many of
-    them the broker has answered. ``drained`` waits until all that were enqueued so far are
-    answered.
-    """
-
-    kind: ControlKind
-
-    def __init__(self, shared: ChannelContext, broker: Broker) -> None:
-        self._shared = shared
-        self._broker = broker
-        self._wake = asyncio.Event()
-        self._progress = asyncio.Event()
-        self._enqueued_count = 0
-        self._answered_count = 0
-        self._closed = False
-        self._slot: RequestSlot | None = None
-        self._task: asyncio.Task[None] | None = None
-
-    @abstractmethod
-    async def next_request(self) -> EncodedControlRequest | None:
-        """Return the next request, built from the newest image, or None if there is nothing to
-        send."""
-
-    @abstractmethod
-    def requeue(self) -> None:
-        """Enqueue the changes of the last request again, because it failed."""
-
-    def start(self) -> None:
-        name = f"{self.kind.value}-to-{self._broker.broker_id}"
-        self._task = asyncio.create_task(self._run(), name=name)
-
-    def close(self) -> None:
-        """Stop at once, and resume everybody who waits for the queue."""
-        self._closed = True
-        self._release_slot()
-        if self._task is not None:
-            self._task.cancel()
-        self._shared.alerts.pop((self._broker.broker_id, self.kind), None)
-        self._progress.set()
-
-    async def drained(self) -> None:
-        """Wait until all changes that were enqueued so far are answered, or the queue is closed."""
-        wanted = self._enqueued_count
-        while self._answered_count < wanted and not self._closed:
-            self._progress.clear()
-            await self._progress.wait()
-
-    def _enqueue(self) -> None:
-        self._enqueued_count += 1
-        self._wake.set()
-
-    async def _run(self) -> None:
-        failures = 0
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            enqueued = self._enqueued_count
-            while (request := await self.next_request()) is not None:
-                delivered = await self._deliver(request)
-                self._release_slot()
-                if delivered:
-                    failures = 0
-                else:
-                    self.requeue()
-                    failures += 1
-                    await asyncio.sleep(self._pause_s(failures))
-                    enqueued = self._enqueued_count
-            self._answered_count = max(self._answered_count, enqueued)
-            self._progress.set()
-
-    async def _acquire_slot(self) -> None:
-        """Wait for a slot before a request about all partitions or topics is built."""
-        self._slot = await self._shared.slots[self.kind].acquire()
-
-    def _release_slot(self) -> None:
-        if self._slot is not None:
-            self._slot.end()
-            self._slot = None
-
-    @staticmethod
-    def _pause_s(failures: int) -> float:
-        return (
-            float(min(RETRY_INTERVAL_MS * 2 ** min(failures - 1, 10), RETRY_INTERVAL_MAX_MS)) / 1000
-        )
-
-    async def _deliver(self, request: EncodedControlRequest) -> bool:
-        """Send a request. Return whether the broker has answered it, so that it need not be sent
-        again."""
-        if not self._shared.guard.may_act():
-            return False
-        try:
-            response = await self._shared.transport.send(
-                Peer.of(self._broker),
-                self.kind,
-                addressed(request, self._broker),
-                self._shared.timeout_ms,
-            )
-            return self._read(response)
-        except NoControlResponse as error:
-            self._alert(f"got no answer: {error}")
-        except Exception as error:  # if this task ended, the broker would get no more requests
-            log.exception("%s to broker %d failed", self.kind.value, self._broker.broker_id)
-            self._alert(f"failed: {error!r}")
-        return False
-
-    def _read(self, response: ControlResponse) -> bool:
-        epoch = ControllerEpoch(response.controller_epoch)
-        if self._shared.guard.observe_controller_epoch(epoch):
-            return False
-        if response.error_code == errors_pb2.STALE_BROKER_EPOCH:
-            log.info(
-                "%s for broker %d, epoch %d: it does not know its epoch yet, or is another one",
-                self.kind.value,
-                self._broker.broker_id,
-                self._broker.epoch,
-            )
-            return False
-        if response.error_code != errors_pb2.NONE:
-            self._alert(f"was refused: {error_name(response.error_code)}")
-            return False
-        self._read_outcomes(response)
-        return True
-
-    def _read_outcomes(self, response: ControlResponse) -> None:
-        faults = self._faults(response)
-        if faults:
-            first = faults[0]
-            self._alert(
-                f"failed for {len(faults)} partitions, {first.topic}-{first.partition} among "
-                f"them: {error_name(first.error_code)}"
-            )
-        else:
-            self._shared.alerts.pop((self._broker.broker_id, self.kind), None)
-
-    def _faults(self, response: ControlResponse) -> Sequence[control_pb2.PartitionOutcome]:
-        """Return the outcomes of partitions that need an operator."""
-        if isinstance(response, control_pb2.UpdateMetadataResponse) or _all_went_well(response):
-            return ()
-        return faults_among(response.partitions)
-
-    def _alert(self, what: str) -> None:
-        text = f"{self.kind.value} to broker {self._broker.broker_id} {what}"
-        key = (self._broker.broker_id, self.kind)
-        if self._shared.alerts.get(key) != text:
-            log.warning("%s", text)
-        self._shared.alerts[key] = text
-
-
-def _all_went_well(
-    response: control_pb2.LeaderAndIsrResponse | control_pb2.StopReplicaResponse,
-) -> bool:
-    return not any(outcome.error_code for outcome in response.partitions)
+from quorate_proto.v1 import control_pb2
 
 
 class LeaderAndIsrQueue(ControlRequestQueue):
@@ -396,7 +91,7 @@ class LeaderAndIsrQueue(ControlRequestQueue):
         The election of a leader that cannot lead has failed: another one is to be elected.
         """
         assert isinstance(response, control_pb2.LeaderAndIsrResponse)
-        if self._failed is None and _all_went_well(response):
+        if self._failed is None and all_went_well(response):
             return ()
         self._failed = self._failed or FailedLeaderships(self._broker.broker_id)
         unled = self._failed.record(self._shared.images.image, response.partitions)

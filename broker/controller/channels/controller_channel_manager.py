@@ -15,7 +15,8 @@ import logging
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from quorate.broker.controller.channels.broker_channel import BrokerChannel, ChannelContext
+from quorate.broker.controller.channels.broker_channel import BrokerChannel
+from quorate.broker.controller.channels.control_request_queue import ChannelContext
 from quorate.broker.controller.channels.control_requests import StoppedReplica, leaving
 from quorate.common.types import BrokerId, TopicId, TopicIdPartition
 from quorate.metadata_log.image import Changes, Image

@@ -6,7 +6,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from quorate.broker.controller.channels.broker_channel import (
+from quorate.broker.controller.channels.control_transport import (
     GrpcControlTransport,
     NoControlResponse,
 )

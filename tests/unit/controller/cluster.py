@@ -8,7 +8,7 @@ import msgspec
 
 from quorate.broker.changes.table import CREATE_TOPICS
 from quorate.broker.config.spec import BROKER_SPEC
-from quorate.broker.controller.channels.broker_channel import (
+from quorate.broker.controller.channels.control_transport import (
     ControlKind,
     ControlResponse,
     NoControlResponse,

@@ -16,7 +16,7 @@ from quorate.broker.control.active_controller import ActiveControllerSlot
 from quorate.broker.control.broker_control_service import BrokerControlService, ControlFence
 from quorate.broker.control.broker_registrar import BrokerRegistrar
 from quorate.broker.controller.bridge import Bridge
-from quorate.broker.controller.channels.broker_channel import BrokerTransport
+from quorate.broker.controller.channels.control_transport import BrokerTransport
 from quorate.broker.controller.controller import Controller, ControllerDependencies
 from quorate.broker.controller.election import ControllerElector
 from quorate.broker.controller.managers.placement import NewIds

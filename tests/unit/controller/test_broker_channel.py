@@ -5,16 +5,16 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from quorate.broker.controller.channels.broker_channel import (
-    BrokerChannel,
-    ChannelContext,
-    ControlKind,
-    ControlResponse,
-    NoControlResponse,
-)
+from quorate.broker.controller.channels.broker_channel import BrokerChannel
+from quorate.broker.controller.channels.control_request_queue import ChannelContext
 from quorate.broker.controller.channels.control_requests import (
     ControlRequestBuilder,
     StoppedReplica,
+)
+from quorate.broker.controller.channels.control_transport import (
+    ControlKind,
+    ControlResponse,
+    NoControlResponse,
 )
 from quorate.broker.controller.managers.decisions import ControllerTenure
 from quorate.broker.controller.tenure import TenureGuard

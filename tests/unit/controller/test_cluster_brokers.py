@@ -4,7 +4,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from quorate.broker.controller.channels.broker_channel import ControlKind
+from quorate.broker.controller.channels.control_transport import ControlKind
 from quorate.broker.controller.managers import broker_manager
 from quorate.broker.controller.managers.decisions import ControllerTenure
 from quorate.common.types import BrokerId, TopicPartition

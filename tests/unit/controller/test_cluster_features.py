@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from quorate.broker.changes.table import DELETE_TOPICS, UPDATE_FEATURES
-from quorate.broker.controller.channels.broker_channel import ControlKind
+from quorate.broker.controller.channels.control_transport import ControlKind
 from quorate.metadata_log.features import LOGIN_PROTECTION, NEWEST_METADATA_VERSION
 from quorate.metadata_log.image import INTER_BROKER_PROTOCOL, METADATA_VERSION
 from quorate_proto.v1 import admin_pb2, errors_pb2

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from quorate.broker.changes.table import ALLOCATE_PRODUCER_IDS, CREATE_TOPICS, DELETE_TOPICS
-from quorate.broker.controller.channels.broker_channel import ControlKind
+from quorate.broker.controller.channels.control_transport import ControlKind
 from quorate.common.types import NO_BROKER, BrokerId, ControllerEpoch
 from quorate.metadata_log.records import ControllerRemoved, Operation
 from quorate_proto.v1 import admin_pb2, control_pb2, errors_pb2

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from quorate.broker.changes.table import CREATE_PARTITIONS, ELECT_LEADERS, REMOVE_PARTITIONS
-from quorate.broker.controller.channels.broker_channel import ControlKind
+from quorate.broker.controller.channels.control_transport import ControlKind
 from quorate.common.types import TopicPartition
 from quorate.metadata_log.records import Transaction
 from quorate_proto.v1 import admin_pb2, errors_pb2

@@ -9,7 +9,7 @@ from quorate.broker.changes.table import (
     DELETE_TOPICS,
     LIST_PARTITION_REASSIGNMENTS,
 )
-from quorate.broker.controller.channels.broker_channel import ControlKind
+from quorate.broker.controller.channels.control_transport import ControlKind
 from quorate.broker.controller.requests.reassignments import Reassignments
 from quorate.common.types import BrokerId, TopicPartition
 from quorate.metadata_log.partitions import Partition

@@ -3,7 +3,7 @@
 import asyncio
 
 from quorate.broker.changes.table import ALLOCATE_PRODUCER_IDS, CREATE_TOPICS, DELETE_TOPICS
-from quorate.broker.controller.channels.broker_channel import ControlKind
+from quorate.broker.controller.channels.control_transport import ControlKind
 from quorate.common.types import TopicPartition
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.unit.controller.cluster import NO_CONTEXT, Cluster, new_topic

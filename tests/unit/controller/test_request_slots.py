@@ -6,14 +6,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from quorate.broker.controller.channels.broker_channel import (
+from quorate.broker.controller.channels.broker_channel import BrokerChannel
+from quorate.broker.controller.channels.control_request_queue import (
     FULL_REQUESTS_AT_ONCE,
-    BrokerChannel,
     ChannelContext,
-    ControlKind,
-    ControlResponse,
 )
 from quorate.broker.controller.channels.control_requests import ControlRequestBuilder
+from quorate.broker.controller.channels.control_transport import ControlKind, ControlResponse
 from quorate.broker.controller.channels.request_slots import LONGEST_SLOT_S
 from quorate.broker.controller.tenure import TenureGuard
 from quorate.broker.rpc.peer_channels import Peer
