@@ -66,7 +66,7 @@ TRIPS: Final = (
         "produce-replicated",
         lambda cluster, controller, others: requests.produce(cluster, [*others, controller]),
     ),
-    # 43 and two more: the queue of control requests, what it holds, and the transport are a file each.
+    # 43 and two more: the queue of control requests, its three kinds and the transport.
     Trip(
         "create-topic",
         lambda cluster, controller, others: requests.CreateTopic(
