@@ -5,11 +5,12 @@ import os
 import secrets
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from quorate.cluster.certificates import make_certificates
 from quorate.cluster.cluster_ports import PortReservation
@@ -71,7 +72,7 @@ class LocalCluster:
         settings: Settings,
         progress: Progress,
         attached: bool,
-    ) -> "LocalCluster":
+    ) -> Self:
         """Create a new cluster in an empty folder; write its configuration and its certificates.
 
         With ``attached``, the processes stop when this process ends, however it ends.
@@ -126,6 +127,10 @@ class LocalCluster:
                 return node
         ids = ", ".join(str(node.id) for node in known)
         raise LocalClusterError(f"{self.folder} has no {kind} {node_id}: there are {ids}")
+
+    def python_of(self, node: Node) -> str:
+        """Return the Python that runs the node: the one that runs this."""
+        return sys.executable
 
     def pid(self, node: Node) -> int | None:
         """Return the process id of a node, or None if it does not run."""
@@ -240,7 +245,7 @@ class LocalCluster:
     def _spawn(self, node: Node) -> None:
         """Start a node that does not run; an earlier process of it may have ended by itself."""
         self._reap(node)
-        child = spawn(node, attached=self._attached)
+        child = spawn(node, self.python_of(node), attached=self._attached)
         self._children[node.kind, node.id] = child
         self._pids[node.kind, node.id] = child.pid
 

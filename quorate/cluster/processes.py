@@ -7,7 +7,6 @@ is ours only if its command line holds the absolute path of the node's configura
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -23,18 +22,20 @@ POLL_INTERVAL_MS: Final = 20
 EXIT_WITH_PARENT: Final = "--exit-with-parent"
 
 
-def command_line(node: Node, *, attached: bool) -> list[str]:
-    """Return the command line that starts the node.
+def command_line(node: Node, python: str, *, attached: bool) -> list[str]:
+    """Return the command line that starts the node with this Python.
 
     ``-P`` prevents the import of a folder ``broker`` in the current directory.
     """
     module = ["-P", "-m", "quorate.cli.main"]
-    command = [sys.executable, *module, "node", node.kind, "--config", str(node.config_path)]
+    command = [python, *module, "node", node.kind, "--config", str(node.config_path)]
     return [*command, EXIT_WITH_PARENT] if attached else command
 
 
-def spawn(node: Node, *, attached: bool) -> subprocess.Popen[bytes]:
-    """Start the node's process in its own session, so that Ctrl-C reaches only this process.
+def spawn(node: Node, python: str, *, attached: bool) -> subprocess.Popen[bytes]:
+    """Start the node's process with this Python.
+
+    It gets its own session, so that Ctrl-C reaches only this process.
 
     With ``attached``, the node stops when this process ends, however it ends: its standard input is
     a pipe from this process.
@@ -43,7 +44,7 @@ def spawn(node: Node, *, attached: bool) -> subprocess.Popen[bytes]:
     descriptor = os.open(node.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE)
     with open(descriptor, "ab") as log_file:
         return subprocess.Popen(
-            command_line(node, attached=attached),
+            command_line(node, python, attached=attached),
             stdin=subprocess.PIPE if attached else subprocess.DEVNULL,
             bufsize=0,
             stdout=log_file,

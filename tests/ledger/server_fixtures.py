@@ -15,7 +15,7 @@ TESTS_ROOT: Final = Path(__file__).resolve().parents[1]
 CLUSTER_ROOMS: Final = ("clients", "integration", "spark")
 PLUGIN_FIXTURES: Final = frozenset({"quorate_cluster", "module_quorate_cluster"})
 """Those of ``quorate.testing.pytest_plugin``."""
-STARTERS: Final = frozenset({"running_cluster", "QuorumCluster"})
+STARTERS: Final = frozenset({"running_cluster", "mixed_cluster", "QuorumCluster"})
 """What a fixture calls that starts server processes by itself."""
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef

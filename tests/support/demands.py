@@ -88,9 +88,12 @@ class DemandReport:
         self._demands = demands
         self._carried: set[str] = set()
         self._servers_during: dict[str, int] = {}
+        self._skipped: set[str] = set()
         self._complete = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.skipped:
+            self._skipped.add(report.nodeid.partition("[")[0])
         if (report.when == "call" and not report.skipped) or report.failed:
             test_id = report.nodeid.partition("[")[0]
             self._carried |= carried_ids(test_id)
@@ -128,9 +131,15 @@ class DemandReport:
         )
 
     def _not_shown(self) -> Iterator[str]:
-        """Yield the tests of the ledger that did not run with server processes."""
+        """Yield the tests of the ledger that did not run with server processes.
+
+        One that was skipped, for a reason that it gave, leaves it to the others of its demand.
+        """
         for demand in self._demands.values():
+            is_shown = any(self._servers_during.get(test_id) for test_id in demand.real)
             for test_id in demand.real:
+                if is_shown and test_id in self._skipped:
+                    continue
                 if test_id not in self._servers_during:
                     yield f"{demand.id:4} not shown: {test_id} was not run"
                 elif not self._servers_during[test_id]:

@@ -131,6 +131,23 @@ def test_a_test_of_the_ledger_runs_with_server_processes(
     assert result.ret == (pytest.ExitCode.TESTS_FAILED if said else pytest.ExitCode.OK)
 
 
+@pytest.mark.parametrize(("servers", "shown"), [(2, True), (0, False)])
+def test_a_skipped_test_of_the_ledger_leaves_it_to_another_of_its_demand(
+    suite: pytest.Pytester, servers: int, shown: bool
+) -> None:
+    real = '["tests/test_two.py::test_c2_it", "tests/test_two.py::test_c2_away"]'
+    _write(suite, "demands.toml", ROWS.replace('says = "due"', f'says = "due"\nreal = {real}'))
+    _write(
+        suite,
+        "test_two.py",
+        "import pytest\n"
+        f"def test_c2_it(record_property): record_property('server processes', {servers})\n"
+        "@pytest.mark.skip\ndef test_c2_away(): pass\n",
+    )
+    result = suite.runpytest_subprocess(*QUIET)
+    assert result.ret == (pytest.ExitCode.OK if shown else pytest.ExitCode.TESTS_FAILED)
+
+
 def test_skipped_test_carries_nothing(suite: pytest.Pytester) -> None:
     _write(suite, "test_two.py", "import pytest\n@pytest.mark.skip\ndef test_c2_it(): pass\n")
     assert suite.runpytest_subprocess(*QUIET).ret == pytest.ExitCode.TESTS_FAILED

@@ -67,7 +67,7 @@ class Nursery:
             raise RuntimeError(answer["error"])
         return answer["value"]
 
-    def spawn(self, node: Node, *, attached: bool) -> Sprout:
+    def spawn(self, node: Node, python: str, *, attached: bool) -> Sprout:
         """Take the place of ``quorate.cluster.processes.spawn``."""
         node.log_path.parent.mkdir(parents=True, exist_ok=True)
         pid = self.ask("start", node.kind, str(node.config_path), str(node.log_path))
