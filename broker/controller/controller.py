@@ -24,6 +24,7 @@ from quorate.broker.controller.channels.control_transport import BrokerTransport
 from quorate.broker.controller.channels.controller_channel_manager import ControllerChannelManager
 from quorate.broker.controller.command_pipeline import CommandPipeline, DecisionWriter
 from quorate.broker.controller.controller_record import ControllerRecord
+from quorate.broker.controller.event_metrics import event_samples
 from quorate.broker.controller.link_changes import LinkChanges
 from quorate.broker.controller.link_reports import LinkReports
 from quorate.broker.controller.managers.decisions import ControllerTenure
@@ -224,7 +225,8 @@ class Controller:
 
     def metrics(self) -> Iterable[Sample]:
         """Yield how busy the controller is, and how much of their quotas clients have used (Q9)."""
-        return self._topics.metrics()
+        yield from event_samples(self._events)
+        yield from self._topics.metrics()
 
     # -- a tenure --------------------------------------------------------------------------------
 

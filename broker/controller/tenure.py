@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from quorate.broker.control.ports import Transactor
 from quorate.broker.controller.managers.decisions import ControllerTenure, split
 from quorate.broker.metadata.metadata_follower import MetadataFollower
+from quorate.common.metrics.family import Timings
 from quorate.common.types import BrokerId, ControllerEpoch, MetadataOffset
 from quorate.metadata_log.image import Image
 from quorate.metadata_log.records import (
@@ -141,6 +142,26 @@ class EventPriority(IntEnum):
     ADMIN = 1
 
 
+class _QueuedEvent(NamedTuple):
+    work: ControllerEvent
+    queued_s: float
+
+
+class EventTimes(NamedTuple):
+    """How long events waited for their turn, and how long they took."""
+
+    queue: Timings
+    processing: Timings
+
+
+class _EventsOfPriority:
+    """The events of one priority that wait, and the times of those that had their turn."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[_QueuedEvent] = deque()
+        self.times = EventTimes(Timings(), Timings())
+
+
 class EventQueue:
     """One queue per priority, and the one task that handles the events.
 
@@ -150,9 +171,8 @@ class EventQueue:
 
     def __init__(self, on_fault: Callable[[], None]) -> None:
         self._on_fault = on_fault
-        self._waiting: dict[EventPriority, deque[ControllerEvent]] = {
-            priority: deque() for priority in EventPriority
-        }
+        self._events = {priority: _EventsOfPriority() for priority in EventPriority}
+        self._clock_s = asyncio.get_running_loop().time
         self._wake = asyncio.Event()
         self._unanswered: dict[asyncio.Future[Any], None] = {}
         """In the order in which they asked: the order of a set differs from run to run."""
@@ -161,7 +181,11 @@ class EventQueue:
 
     def __len__(self) -> int:
         """Return the number of events that are queued (Q9)."""
-        return sum(map(len, self._waiting.values()))
+        return sum(len(events.waiting) for events in self._events.values())
+
+    def times(self, priority: EventPriority) -> EventTimes:
+        """Return how long the events of a priority have waited and taken (Q9)."""
+        return self._events[priority].times
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name="controller-events")
@@ -179,7 +203,7 @@ class EventQueue:
     def put(self, priority: EventPriority, work: ControllerEvent) -> None:
         """Queue ``work``, which handles its own errors."""
         if not self._closed:
-            self._waiting[priority].append(work)
+            self._events[priority].waiting.append(_QueuedEvent(work, self._clock_s()))
             self._wake.set()
 
     async def run(self, priority: EventPriority, work: Callable[[], Awaitable[T]]) -> T:
@@ -214,22 +238,29 @@ class EventQueue:
 
     async def _run(self) -> None:
         while True:
-            work = self._next()
-            if work is None:
+            events = self._next()
+            if events is None:
                 self._wake.clear()
                 await self._wake.wait()
-                continue
-            try:
-                await work()
-            except Exception:
-                log.exception("the controller could not handle an event and gives up its office")
-                self._on_fault()
+            else:
+                await self._handle_first(events)
 
-    def _next(self) -> ControllerEvent | None:
+    def _next(self) -> _EventsOfPriority | None:
+        """Return the events of the first priority of which some wait."""
         for priority in EventPriority:
-            if self._waiting[priority]:
-                return self._waiting[priority].popleft()
+            if self._events[priority].waiting:
+                return self._events[priority]
         return None
+
+    async def _handle_first(self, events: _EventsOfPriority) -> None:
+        event, begun_s = events.waiting.popleft(), self._clock_s()
+        events.times.queue.observe(begun_s - event.queued_s)
+        try:
+            await event.work()
+        except Exception:
+            log.exception("the controller could not handle an event and gives up its office")
+            self._on_fault()
+        events.times.processing.observe(self._clock_s() - begun_s)
 
 
 # --- the writer ---------------------------------------------------------------------------------

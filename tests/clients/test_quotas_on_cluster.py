@@ -188,7 +188,7 @@ def test_q12_quotas_are_set_and_shown_by_command(
         "Configs for user-principal 'user1', client-id 'clientA' are controller_mutations_rate=10\n"
     )
     assert run(["status", "--metrics", "--bootstrap-server", cluster.bootstrap]) == 0
-    assert "ControllerMutation events-queued" in capsys.readouterr().out
+    assert "ControllerEventManager EventQueueSize" in capsys.readouterr().out
 
 
 # --- the rules of the bucket, by what real clients get --------------------------------------------
@@ -315,7 +315,7 @@ def test_q9_figures_tell_rate_tokens_and_the_throttle_time_of_the_last_window(
     )
     assert figure(cluster, "rate", client_id="figures") is not None
     with cluster.admin() as admin:
-        assert any(one.name == "events-queued" for one in admin.metrics())
+        assert any(one.name == "EventQueueSize" for one in admin.metrics())
 
 
 async def test_q11_beside_a_request_quota_the_more_constraining_wins(

@@ -7,7 +7,7 @@ deletions of partitions are charged to the client's controller mutation quota (K
 import asyncio
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from quorate.broker.changes import table
 from quorate.broker.config.client_keys import (
@@ -39,27 +39,18 @@ from quorate.broker.controller.managers.topic_manager import (
 from quorate.broker.controller.pending_work import AllPendingWork, PendingWork
 from quorate.broker.controller.tenure import EventQueue, Requester, Writer
 from quorate.broker.quota.controller_mutation_quotas import (
-    GROUP,
     ControllerMutationQuota,
     ControllerMutationQuotaManager,
 )
 from quorate.broker.quota.windowed_rate import QuotaWindow
 from quorate.broker.security.principal import ANONYMOUS
 from quorate.common.configuration import Values
-from quorate.common.metrics.family import Family, MetricKind, Sample
+from quorate.common.metrics.family import Sample
 from quorate.common.types import TopicId
 from quorate.metadata_log.image import Image
 from quorate_proto.v1 import admin_pb2, errors_pb2
 
 T = TypeVar("T")
-
-QUEUED: Final = Family(
-    "quorate_controller_events_queued",
-    MetricKind.GAUGE,
-    GROUP,
-    "events-queued",
-    "Events that the controller has not got to yet: quotas are sized by it.",
-)
 
 
 class ChargedRequest(Protocol):
@@ -132,9 +123,8 @@ class TopicRequests:
         pipeline.register(table.REMOVE_PARTITIONS, self.remove_partitions)
 
     def metrics(self) -> Iterable[Sample]:
-        """Yield how busy the controller is, and what clients have used of their quotas (Q9)."""
-        yield Sample(QUEUED, len(self._events))
-        yield from self._quotas.metrics(_now_ms())
+        """Return how much clients have used of their quotas (Q9)."""
+        return self._quotas.metrics(_now_ms())
 
     async def create_topics(
         self, request: admin_pb2.CreateTopicsRequest, requester: Requester

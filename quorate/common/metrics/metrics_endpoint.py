@@ -1,5 +1,8 @@
 """``GET /metrics``: the page that Prometheus scrapes, in its text format.
 
+``GET /metrics?name[]=A&name[]=B`` has only the named figures: those of all partitions of a large
+broker take a while to write out.
+
 It is plain HTTP without a password, so it listens only where the operator says. The samples are
 gathered on the event loop, which owns the numbers, and written out in a thread.
 """
@@ -8,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Final
+from urllib.parse import parse_qs
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -75,13 +79,20 @@ class MetricsEndpoint:
 
     async def _answer(self, request_line: bytes) -> bytes:
         method, _, rest = request_line.partition(b" ")
-        path = rest.partition(b" ")[0].partition(b"?")[0]
+        path, _, query = rest.partition(b" ")[0].partition(b"?")
         if method not in (b"GET", b"HEAD"):
             return _response("405 Method Not Allowed", _HINT)
         if path != b"/metrics":
             return _response("404 Not Found", _HINT)
-        body = await asyncio.to_thread(exposition, await self._gather())
+        samples = _chosen(await self._gather(), query)
+        body = await asyncio.to_thread(exposition, samples)
         return _response("200 OK", body, CONTENT_TYPE, head_only=method == b"HEAD")
+
+
+def _chosen(samples: Sequence[Sample], query: bytes) -> Sequence[Sample]:
+    """Return the samples that a query string names, or all if it names none."""
+    names = frozenset(parse_qs(query.decode("latin-1")).get("name[]", ()))
+    return [one for one in samples if one.family.name in names] if names else samples
 
 
 def _response(

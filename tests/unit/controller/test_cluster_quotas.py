@@ -206,12 +206,12 @@ async def test_q9_the_controller_tells_what_clients_use_and_how_much_it_has_to_d
 ) -> None:
     anna = Client(cluster)
     assert await anna.create(30, 30) == [errors_pb2.NONE, OVER]
-    found = {(one.name, one.tags["user"]): one.value for one in told(cluster)}
+    found = {(one.name, one.tags.get("user", "")): one.value for one in told(cluster)}
     assert -10 <= found["tokens", "anna"] < -9
     assert found["rate", "anna"] > 0
     assert 4_000 < found["throttle-time", "anna"] <= 5_000
-    assert found["events-queued", ""] == 0
-    assert {one.group for one in told(cluster)} == {"ControllerMutation"}
+    assert found["EventQueueSize", ""] == 0
+    assert {one.group for one in told(cluster)} == {"ControllerMutation", "ControllerEventManager"}
 
 
 async def test_q9_events_that_wait_are_counted(cluster: Cluster) -> None:
@@ -221,7 +221,7 @@ async def test_q9_events_that_wait_are_counted(cluster: Cluster) -> None:
         for number in range(5)
     ]
     await pass_time(0.5)
-    (queued,) = (one.value for one in told(cluster) if one.name == "events-queued")
+    (queued,) = (one.value for one in told(cluster) if one.name == "EventQueueSize")
     assert queued == 4
     await asyncio.gather(*clients)
 

@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
+from quorate.broker.controller.event_metrics import event_samples
 from quorate.broker.controller.tenure import EventPriority, EventQueue, TenureEnded
+from quorate.common.metrics.family import Distribution
 from tests.support.virtual_time import pass_time
 
 
@@ -91,4 +93,26 @@ async def test_c17_who_stops_waiting_does_not_stop_the_work() -> None:
     await pass_time(0.5)
     waiting.cancel()
     await done.wait()
+    await events.close()
+
+
+async def test_q9_the_times_that_events_wait_and_take_are_counted_by_priority() -> None:
+    events = EventQueue(on_fault=lambda: None)
+
+    async def one_second() -> None:
+        await asyncio.sleep(1)
+
+    for priority in (EventPriority.ADMIN, EventPriority.ADMIN, EventPriority.BROKERS):
+        events.put(priority, one_second)
+    events.start()
+    await pass_time(10)
+    told = {(one.family.kafka_name, *one.labels): one.value for one in event_samples(events)}
+    assert told.pop(("EventQueueSize",)) == 0
+    sums = {key: value.sum for key, value in told.items() if isinstance(value, Distribution)}
+    assert sums == {
+        ("EventQueueTimeMs", "brokers"): 0,
+        ("EventQueueProcessingTimeMs", "brokers"): 1,
+        ("EventQueueTimeMs", "admin"): 1 + 2,
+        ("EventQueueProcessingTimeMs", "admin"): 2,
+    }
     await events.close()

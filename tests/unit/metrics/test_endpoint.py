@@ -16,12 +16,13 @@ from quorate.common.metrics.metrics_endpoint import (
 from quorate.common.types import Endpoint
 
 FAMILY = Family("quorate_answer", MetricKind.GAUGE, "Test", "Answer", "Of everything.")
+OTHER = Family("quorate_question", MetricKind.GAUGE, "Test", "Question", "Not known.")
 
 
 @pytest.fixture
 async def address() -> AsyncIterator[Endpoint]:
     metrics = Metrics()
-    metrics.add(lambda: [Sample(FAMILY, 42)])
+    metrics.add(lambda: [Sample(FAMILY, 42), Sample(OTHER, 6)])
     endpoint = MetricsEndpoint(metrics.gathered)
     yield await endpoint.start(Endpoint("127.0.0.1", 0))
     await endpoint.stop()
@@ -41,6 +42,14 @@ async def test_figures_are_at_metrics(address: Endpoint) -> None:
     status, body = await ask(address, b"GET /metrics?x=1 HTTP/1.1\r\nHost: h\r\n\r\n")
     assert status == b"HTTP/1.1 200 OK"
     assert b"\nquorate_answer 42.0\n" in body
+
+
+@pytest.mark.parametrize("name", [b"name[]", b"name%5B%5D"])
+async def test_only_the_named_figures_are_written_out(address: Endpoint, name: bytes) -> None:
+    request = b"GET /metrics?%s=quorate_question&%s=none HTTP/1.1\r\n\r\n" % (name, name)
+    _, body = await ask(address, request)
+    assert b"\nquorate_question 6.0\n" in body
+    assert b"quorate_answer" not in body
 
 
 async def test_a_head_has_no_body(address: Endpoint) -> None:

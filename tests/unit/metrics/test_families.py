@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from quorate.broker.controller.requests.topic_requests import QUEUED
+from quorate.broker.controller import event_metrics
 from quorate.broker.kafka.records import fetch_session_cache as fetch_sessions
 from quorate.broker.metrics import client_metrics as clients
 from quorate.broker.metrics import cluster_metrics as cluster
@@ -27,11 +27,11 @@ MODULES = (
     replicas,
     fetch_sessions,
     controller_mutations,
+    event_metrics,
     voter,
 )
 FAMILIES = [
-    *(value for module in MODULES for value in vars(module).values() if isinstance(value, Family)),
-    QUEUED,
+    value for module in MODULES for value in vars(module).values() if isinstance(value, Family)
 ]
 ROOT = Path(__file__).parents[3]
 DOCUMENT = ROOT / "docs" / "METRICS.md"
