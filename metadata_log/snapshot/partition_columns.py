@@ -17,11 +17,23 @@ SLICE: Final = 2_000
 """Partitions in one record. Another thread gets the interpreter only between two records."""
 
 
+class _ListNumbers(dict[tuple[BrokerId, ...], int]):
+    """Numbers the broker lists. ``new`` has those that were met since it was last emptied."""
+
+    def __init__(self) -> None:
+        self.new: list[tuple[BrokerId, ...]] = []
+
+    def __missing__(self, members: tuple[BrokerId, ...]) -> int:
+        number = self[members] = len(self)
+        self.new.append(members)
+        return number
+
+
 class ColumnsEncoder:
     """Encodes the topics of one snapshot, in the order in which they will be read."""
 
     def __init__(self) -> None:
-        self._numbers: dict[tuple[BrokerId, ...], int] = {}
+        self._numbers = _ListNumbers()
 
     def states(self, topic: Topic) -> Iterator[pb.TopicState]:
         """Return the topic as records with slices of its partitions; at least one record."""
@@ -41,11 +53,11 @@ class ColumnsEncoder:
 
     def _columns(self, partitions: Sequence[Partition]) -> pb.PartitionColumns:
         numbers = self._numbers
-        known = len(numbers)
-        replicas = [numbers.setdefault(one.replicas, len(numbers)) for one in partitions]
-        isrs = [numbers.setdefault(one.isr, len(numbers)) for one in partitions]
+        replicas = [numbers[one.replicas] for one in partitions]
+        isrs = [numbers[one.isr] for one in partitions]
+        new, numbers.new = numbers.new, []
         return pb.PartitionColumns(
-            new_lists=[pb.BrokerIds(ids=one) for one in list(numbers)[known:]],
+            new_lists=[pb.BrokerIds(ids=one) for one in new],
             replicas=replicas,
             isrs=isrs,
             leaders=[one.leader for one in partitions],
