@@ -5,18 +5,21 @@ such as a leader that moves or a broker that goes away. This module imports grpc
 in the process that calls: Spark forks its workers, and gRPC does not survive a fork.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
 import grpc
 
 from quorate.client.auto_create_request import ask_for_topic
-from quorate.client.bootstrap import BootstrapError, discover, format_address
+from quorate.client.bootstrap import BootstrapError, discover
 from quorate.client.security import Securities
 from quorate.common.topic_partition import TopicPartition
+from quorate.spark.broker_channels import BrokerChannels
 from quorate.spark.call_errors import RETRIABLE, error_name, raise_if_permanent, reason_of
-from quorate.spark.offset_ranges import DescribedTopic, OffsetQuestion
+from quorate.spark.known_topics import KnownTopics, Replica
+from quorate.spark.offset_ranges import OffsetQuestion
+from quorate.spark.reached_brokers import OF_THIS_PROCESS, ReachedBrokers
 from quorate.spark.retries import RetryPolicy
 from quorate_proto.v1.replication_pb2 import (
     DescribeTopicsRequest,
@@ -31,17 +34,11 @@ from quorate_proto.v1.replication_pb2_grpc import RangeReadStub
 T = TypeVar("T")
 
 CALL_TIMEOUT_SECONDS = 10.0
+PATIENCE_SECONDS = 3.0
+"""How long a broker may take to answer what another one can answer as well."""
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 """The isolation levels, as Kafka numbers them."""
 READ_METHOD = "/quorate.v1.RangeRead/Read"
-CHANNEL_OPTIONS = (
-    ("grpc.max_receive_message_length", -1),
-    # Brokers are peers, not web pages, so a proxy of the environment must not be used.
-    ("grpc.enable_http_proxy", 0),
-    # A broker that restarts must be found again within the retries, not after gRPC's minutes.
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1000),
-)
 
 
 class FrameCall(Protocol):
@@ -61,6 +58,7 @@ class ClusterClient:
         security: Securities = Securities(),  # noqa: B008 - frozen
         *,
         committed_only: bool = True,
+        reached: ReachedBrokers = OF_THIS_PROCESS,
     ) -> None:
         """
         Args:
@@ -69,15 +67,17 @@ class ClusterClient:
             security: how the client proves its identity, and which brokers it trusts.
             committed_only: topics end at their first open transaction, and frames name the aborted
                 transactions.
+            reached: what clients before this one have found out.
         """
         self.isolation_level = READ_COMMITTED if committed_only else READ_UNCOMMITTED
         self._security = security
         self._bootstrap_servers = bootstrap_servers
         self._retry_policy = retry_policy
-        self._addresses: list[str] = []
-        self._channels: dict[str, grpc.Channel] = {}
-        self._leaders: dict[TopicPartition, str] = {}
-        self._topics: dict[str, DescribedTopic] = {}
+        self._reached = reached
+        self._addresses = reached.found_behind(bootstrap_servers)
+        self._channels = BrokerChannels(security.grpc)
+        self.known = KnownTopics()
+        """What the brokers have told of topics so far."""
 
     def __enter__(self) -> Self:
         return self
@@ -92,9 +92,7 @@ class ClusterClient:
 
     def close(self) -> None:
         """Close all connections. Open streams fail."""
-        for channel in self._channels.values():
-            channel.close()
-        self._channels.clear()
+        self._channels.close()
 
     def describe_topics(
         self, topics: Sequence[str] = (), *, every: bool = False
@@ -110,7 +108,7 @@ class ClusterClient:
             try:
                 return self._describe_once(request)
             except (BootstrapError, grpc.RpcError) as error:
-                self._addresses.clear()
+                self._remember_addresses([])
                 raise_if_permanent(error)
                 retries.pause(f"describing topics at {self._bootstrap_servers}", reason_of(error))
 
@@ -166,17 +164,50 @@ class ClusterClient:
 
     def leader_of(self, partition: TopicPartition) -> str | None:
         """Return the gRPC address of the leader as last heard; None if there is no leader."""
-        return self._leaders.get(partition)
+        return self.known.leader_of(partition)
 
     def topic_id(self, topic: str) -> bytes | None:
         """Return the id of the topic of that name as last heard; None if there is no such topic."""
-        known = self._topics.get(topic)
-        return None if known is None else known.topic_id
+        return self.known.topic_id(topic)
 
-    def exists(self, partition: TopicPartition) -> bool:
-        """Return True if the cluster has the partition, as last heard."""
-        known = self._topics.get(partition.topic)
-        return known is not None and partition.partition < known.partitions
+    def replica_to_read(
+        self, partition: TopicPartition, refused: Container[str] = ()
+    ) -> Replica | None:
+        """Return the leader or, while this host does not reach it, a follower in sync.
+
+        Args:
+            partition: what is read.
+            refused: addresses of followers that cannot serve it for now.
+
+        Returns:
+            The leader as well if no other replica is left; None if there is no leader.
+        """
+        replicas = self.known.replicas_of(partition)
+        for replica in replicas:
+            if not self._reached.is_silent(replica.address) and replica.address not in refused:
+                return replica
+        return replicas[0] if replicas else None
+
+    def answers(self, address: str) -> bool:
+        """Return False if a broker does not answer this host; others are asked first from then on.
+
+        Its connection is closed: that of a link which was cut stays silent long after the link
+        works again.
+        """
+        try:
+            RangeReadStub(self.channel(address)).DescribeTopics(
+                DescribeTopicsRequest(), timeout=PATIENCE_SECONDS
+            )
+        except grpc.RpcError as error:
+            raise_if_permanent(error)
+            self._reached.note_silent(address)
+            self._channels.drop(address)
+            return False
+        return True
+
+    def ask_last(self, address: str) -> None:
+        """Ask the other brokers before this one, the next time."""
+        self._addresses.sort(key=lambda known: known == address)
 
     def ask_for_topic(self, topic: str) -> int:
         """Request the creation of a topic, as Kafka's clients do; return the Kafka error code.
@@ -208,10 +239,13 @@ class ClusterClient:
             self._addresses = self._discover()
         partial: DescribeTopicsResponse | None = None
         failure: grpc.RpcError | None = None
-        for address in list(self._addresses):
+        left = self._reached.silent_last(self._addresses)
+        while left:
+            address = left.pop(0)
+            timeout = PATIENCE_SECONDS if left else CALL_TIMEOUT_SECONDS
             try:
                 response = RangeReadStub(self.channel(address)).DescribeTopics(
-                    request, timeout=CALL_TIMEOUT_SECONDS
+                    request, timeout=timeout
                 )
             except grpc.RpcError as error:
                 raise_if_permanent(error)
@@ -236,22 +270,14 @@ class ClusterClient:
         return addresses
 
     def _remember(self, response: DescribeTopicsResponse, responder: str) -> None:
-        address_by_id = {
-            broker.broker_id: format_address(broker.grpc.host, broker.grpc.port)
-            for broker in response.brokers
-        }
-        others = [a for a in address_by_id.values() or self._addresses if a != responder]
+        known = self.known.remember(response) or self._addresses
         # The broker that answered is asked first the next time, not one that hangs.
-        self._addresses = [responder, *others]
-        for topic in response.topics:
-            self._topics.pop(topic.topic, None)
-            if not topic.error_code:
-                self._topics[topic.topic] = DescribedTopic(topic.topic_id, len(topic.partitions))
-            for described in topic.partitions:
-                partition = TopicPartition(topic.topic, described.partition)
-                self._leaders.pop(partition, None)
-                if (address := address_by_id.get(described.leader)) is not None:
-                    self._leaders[partition] = address
+        others = [address for address in known if address != responder]
+        self._remember_addresses([responder, *others])
+
+    def _remember_addresses(self, addresses: list[str]) -> None:
+        self._addresses = addresses
+        self._reached.note_found(self._bootstrap_servers, addresses)
 
     def _ask_leaders(
         self,
@@ -298,18 +324,7 @@ class ClusterClient:
 
     def channel(self, address: str) -> grpc.Channel:
         """Return the connection to a broker's gRPC address. The first call opens it."""
-        channel = self._channels.get(address)
-        if channel is None:
-            channel = self._channels[address] = self._open(address)
-        return channel
-
-    def _open(self, address: str) -> grpc.Channel:
-        security = self._security.grpc
-        credentials = security.channel_credentials()
-        if credentials is None:
-            return grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
-        options = (*CHANNEL_OPTIONS, *security.channel_options())
-        return grpc.secure_channel(address, credentials, options=options)
+        return self._channels.to(address)
 
 
 def is_complete(response: DescribeTopicsResponse) -> bool:

@@ -40,6 +40,8 @@ class RangeReader:
         topic_id: bytes = b"",
         frame: int = 0,
         isolation: int = 0,
+        from_follower: bool = False,
+        epoch: int = 0,
     ) -> list[Frame]:
         request = replication_pb2.RangeReadRequest(
             topic=topic,
@@ -48,6 +50,8 @@ class RangeReader:
             end_offset=end,
             max_frame_bytes=frame,
             isolation_level=isolation,
+            from_follower=from_follower,
+            current_leader_epoch=epoch,
         )
         read: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = self.channel.unary_stream(
             "/quorate.v1.RangeRead/Read"
@@ -218,6 +222,49 @@ async def test_d2_a_non_leader_names_the_leader(reader: RangeReader) -> None:
     header = await reader.refused(0, 1, topic="bills")
     assert header.error_code == errors_pb2.NOT_LEADER_OR_FOLLOWER
     assert header.leader == 2
+
+
+async def test_d2_a_follower_serves_who_does_not_reach_the_leader(reader: RangeReader) -> None:
+    """The same batches, and which transactions were aborted; only what is committed."""
+    bills = TopicPartition("bills", 0)
+    leader, follower = reader.cluster.nodes[2], reader.cluster.nodes[1].hosted("bills")
+    await leader.produce("bills", *[batch(str(number)) for number in range(5)])
+    sent = encode_batch([Record(0)], attributes=TRANSACTIONAL, producer=(7, 0, 0))
+    entry = ProduceEntry(bills, sent, AppendOrigin.TRANSACTIONAL_CLIENT)
+    (outcome,) = await leader.manager.produce([entry], ACKS_ALL, 10_000)
+    assert outcome.error_code == errors_pb2.NONE
+    marker = EndMarker(7, 0, committed=False, coordinator_epoch=0)
+    assert await leader.manager.write_markers([MarkerEntry(bills, marker)], 10_000) == [0]
+    await async_wait_until(lambda: follower.replica.high_watermark == 7, "the follower to know it")
+
+    (frame,) = await reader.read(0, 7, topic="bills", isolation=1, from_follower=True)
+    assert frame[1] == b"".join(leader.hosted("bills").log.read(0, 1 << 20, 7).chunks)
+    (told,) = frame[0].aborted
+    assert (told.producer_id, told.first_offset, told.last_offset) == (7, 5, 6)
+
+    header = await reader.refused(0, 8, topic="bills", from_follower=True)
+    assert header.error_code == errors_pb2.OFFSET_NOT_AVAILABLE, "only the leader may say: a loss"
+    follower.replica.high_watermark = 4
+    header = await reader.refused(0, 7, topic="bills", from_follower=True)
+    assert header.error_code == errors_pb2.OFFSET_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("knows", "error_code"),
+    [(0, errors_pb2.FENCED_LEADER_EPOCH), (2, errors_pb2.UNKNOWN_LEADER_EPOCH)],
+)
+async def test_d2_a_follower_of_another_leader_serves_nothing(
+    reader: RangeReader, knows: int, error_code: int
+) -> None:
+    """Its log may hold what the leader that the reader means has never had."""
+    await reader.cluster.nodes[2].produce("bills", batch("one"))
+    await reader.cluster.elect("bills", 2, isr=(1, 2))
+    follower = reader.cluster.nodes[1].hosted("bills").replica
+    await async_wait_until(lambda: follower.high_watermark == 1, "the follower to know it")
+    assert follower.leader_epoch == 1
+    assert await reader.read(0, 1, topic="bills", from_follower=True, epoch=1)
+    header = await reader.refused(0, 1, topic="bills", from_follower=True, epoch=knows)
+    assert header.error_code == error_code
 
 
 async def test_d2_an_unknown_topic_and_a_re_created_one_are_told(reader: RangeReader) -> None:

@@ -68,6 +68,16 @@ class FakeLog:
     open_since: int | None = None
     """Where the first transaction begins that has not ended."""
     aborted: list[AbortedTransaction] = field(default_factory=list)
+    isr: tuple[int, ...] = ()
+    """The leader and its followers in sync, where a test wants followers."""
+    leader_epoch: int = 0
+
+    def serves(self, broker_id: int, request: RangeReadRequest) -> bool:
+        """Whether it may be read there."""
+        if broker_id == self.leader:
+            return True
+        is_asked = request.from_follower and request.current_leader_epoch == self.leader_epoch
+        return is_asked and broker_id in self.isr
 
     def end(self, isolation_level: int) -> int:
         """Behind the last offset that a reader gets."""
@@ -100,6 +110,8 @@ class FakeRangeCluster:
         """Called whenever a broker is asked for topics and leaders."""
         self.uninformed: set[int] = set()
         """Brokers that have just started: they know of no topic and no broker yet."""
+        self.unreachable: set[int] = set()
+        """Brokers that tell nobody about topics and leaders, as if their links were cut."""
         self.removed: set[TopicPartition] = set()
         """Partitions that are there no longer, though their log still is."""
         self.coordinator = 0
@@ -164,7 +176,11 @@ class FakeRangeCluster:
         server = grpc.server(ThreadPoolExecutor(8))
         handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             "DescribeTopics": grpc.unary_unary_rpc_method_handler(
-                lambda request, context: self._describe_topics(broker_id, request),
+                lambda request, context: (
+                    context.abort(grpc.StatusCode.UNAVAILABLE, "a link is cut")
+                    if broker_id in self.unreachable
+                    else self._describe_topics(broker_id, request)
+                ),
                 DescribeTopicsRequest.FromString,
                 DescribeTopicsResponse.SerializeToString,
             ),
@@ -252,7 +268,12 @@ class FakeRangeCluster:
             topic=name,
             topic_id=self.topic_ids[name],
             partitions=[
-                PartitionDescription(partition=tp.partition, leader=log.leader)
+                PartitionDescription(
+                    partition=tp.partition,
+                    leader=log.leader,
+                    leader_epoch=log.leader_epoch,
+                    isr=log.isr,
+                )
                 for tp, log in sorted(self.logs.items())
                 if tp.topic == name and tp not in self.removed
             ],
@@ -309,7 +330,7 @@ class FakeRangeCluster:
     def _header(self, broker_id: int, request: RangeReadRequest, log: FakeLog) -> RangeHeader:
         error_code = 0
         end = log.end(request.isolation_level)
-        if log.leader != broker_id:
+        if not log.serves(broker_id, request):
             error_code = NOT_LEADER_OR_FOLLOWER
         elif request.topic_id not in (b"", self.topic_ids[request.topic]):
             error_code = UNKNOWN_TOPIC_OR_PARTITION

@@ -1,7 +1,8 @@
 """The gRPC service ``RangeRead`` for Spark and other readers of ranges (D2).
 
-Topics and leaders come from the metadata cache (UpdateMetadata). Offsets and records come from the
-leader alone, and only what is committed.
+Topics and leaders come from the metadata cache (UpdateMetadata). Offsets come from the leader
+alone. Records come from a follower as well, if the reader says that it does not reach the leader.
+Both are only of what is committed.
 """
 
 import logging
@@ -21,6 +22,8 @@ from quorate.broker.replication.frames import pack_frame
 from quorate.broker.replication.hosting.hosted_partition import HostedPartition, not_leader
 from quorate.broker.replication.hosting.partition_table import PartitionTable
 from quorate.broker.replication.manager import ReplicaManager
+from quorate.broker.replication.partition.checks import check_leader_epoch
+from quorate.broker.replication.partition.effects import ReplicaRole
 from quorate.broker.replication.serving.fetch import RecordReader, end_of_reads
 from quorate.broker.security.authorizer import Rights
 from quorate.common.acl_types import AclOperation
@@ -176,10 +179,12 @@ class RangeReadService:
         *,
         wait: bool,
     ) -> tuple[bytes, int]:
-        hosted = self._leading(wanted)
+        hosted = self._readable(wanted)
         isolation = isolation_of(wanted.isolation_level)
         readable_end = end_of_reads(hosted, isolation)
         start = hosted.log.log_start_offset
+        if not hosted.leads:
+            _check_follower(hosted, position, wanted.end_offset, readable_end)
         if readable_end < wanted.end_offset <= hosted.log.log_end_offset and (
             not hosted.replica.knows_what_is_committed
         ):
@@ -194,7 +199,15 @@ class RangeReadService:
                 f"offsets [{wanted.start_offset}, {wanted.end_offset}) of {hosted.tp} were asked "
                 f"for; available are [{start}, {readable_end})",
             )
-        read = hosted.log.read(position, frame_bytes, readable_end, wanted.end_offset, wait=wait)
+        try:
+            read = hosted.log.read(
+                position, frame_bytes, readable_end, wanted.end_offset, wait=wait
+            )
+        except KafkaError as error:
+            if hosted.leads:
+                raise
+            # Whatever is wrong with a follower's log, the leader may have these records.
+            raise KafkaError(errors_pb2.OFFSET_NOT_AVAILABLE, error.message) from error
         if read.next_offset <= position:
             raise KafkaError(
                 errors_pb2.UNKNOWN_SERVER_ERROR,
@@ -208,7 +221,7 @@ class RangeReadService:
                 header.aborted.add(**aborted._asdict())
         return pack_frame(header.SerializeToString(), read.chunks), read.next_offset
 
-    def _leading(self, wanted: replication_pb2.RangeReadRequest) -> HostedPartition:
+    def _readable(self, wanted: replication_pb2.RangeReadRequest) -> HostedPartition:
         tp = TopicPartition(wanted.topic, wanted.partition)
         hosted = self._table.named(tp)
         topic = self._metadata.topics.get(wanted.topic)
@@ -221,7 +234,7 @@ class RangeReadService:
                 errors_pb2.UNKNOWN_TOPIC_OR_PARTITION,
                 f"{tp} is not of topic id {wanted.topic_id.hex()}: the topic was re-created",
             )
-        if hosted is not None and hosted.leads:
+        if hosted is not None and (hosted.leads or _follows_as(hosted, wanted)):
             return hosted
         if topic is not None and 0 <= wanted.partition < len(topic.partitions):
             message = f"this broker does not lead {tp}"
@@ -251,6 +264,41 @@ def _hidden(name: str) -> replication_pb2.TopicDescription:
     """Describe a topic that the caller may not see, whether it exists or not."""
     return replication_pb2.TopicDescription(
         topic=name, error_code=errors_pb2.TOPIC_AUTHORIZATION_FAILED
+    )
+
+
+def _follows_as(hosted: HostedPartition, wanted: replication_pb2.RangeReadRequest) -> bool:
+    """Say whether a reader that does not reach the leader may read here.
+
+    Raises:
+        KafkaError: the leader that the reader means is not the one that is followed here.
+    """
+    if not wanted.from_follower or hosted.replica.role is not ReplicaRole.FOLLOWER:
+        return False
+    ours = hosted.replica.leader_epoch
+    code = check_leader_epoch(wanted.current_leader_epoch, ours)
+    if code != errors_pb2.NONE:
+        raise KafkaError(
+            code,
+            f"this broker follows the leader of epoch {ours} in {hosted.tp}, and the reader knows "
+            f"that of epoch {wanted.current_leader_epoch}",
+        )
+    return True
+
+
+def _check_follower(hosted: HostedPartition, position: int, end: int, readable_end: int) -> None:
+    """Refuse what only the leader can judge: whether these offsets are there, and readable.
+
+    Raises:
+        KafkaError: OFFSET_NOT_AVAILABLE, never OFFSET_OUT_OF_RANGE, which would mean a loss.
+    """
+    start = hosted.log.log_start_offset
+    if start <= position and end <= readable_end and not hosted.is_damaged:
+        return
+    raise KafkaError(
+        errors_pb2.OFFSET_NOT_AVAILABLE,
+        f"this follower of {hosted.tp} knows [{start}, {readable_end}) to be committed, and "
+        f"[{position}, {end}) is asked for: ask the leader",
     )
 
 

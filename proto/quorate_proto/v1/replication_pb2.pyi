@@ -553,6 +553,8 @@ class RangeReadRequest(google.protobuf.message.Message):
     END_OFFSET_FIELD_NUMBER: builtins.int
     MAX_FRAME_BYTES_FIELD_NUMBER: builtins.int
     ISOLATION_LEVEL_FIELD_NUMBER: builtins.int
+    FROM_FOLLOWER_FIELD_NUMBER: builtins.int
+    CURRENT_LEADER_EPOCH_FIELD_NUMBER: builtins.int
     topic: builtins.str
     """Topic name."""
     topic_id: builtins.bytes
@@ -567,6 +569,10 @@ class RangeReadRequest(google.protobuf.message.Message):
     """Size of a frame; at least one batch comes. 0: 1 MiB."""
     isolation_level: builtins.int
     """As in ListOffsetsRequest; 1: frames tell which transactions were aborted."""
+    from_follower: builtins.bool
+    """The reader does not reach the leader: a follower may serve what it knows to be committed."""
+    current_leader_epoch: builtins.int
+    """With from_follower: the leader epoch in which the receiver must follow."""
     def __init__(
         self,
         *,
@@ -577,8 +583,10 @@ class RangeReadRequest(google.protobuf.message.Message):
         end_offset: builtins.int = ...,
         max_frame_bytes: builtins.int = ...,
         isolation_level: builtins.int = ...,
+        from_follower: builtins.bool = ...,
+        current_leader_epoch: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["end_offset", b"end_offset", "isolation_level", b"isolation_level", "max_frame_bytes", b"max_frame_bytes", "partition", b"partition", "start_offset", b"start_offset", "topic", b"topic", "topic_id", b"topic_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["current_leader_epoch", b"current_leader_epoch", "end_offset", b"end_offset", "from_follower", b"from_follower", "isolation_level", b"isolation_level", "max_frame_bytes", b"max_frame_bytes", "partition", b"partition", "start_offset", b"start_offset", "topic", b"topic", "topic_id", b"topic_id"]) -> None: ...
 
 Global___RangeReadRequest: typing_extensions.TypeAlias = RangeReadRequest
 

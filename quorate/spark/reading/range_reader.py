@@ -1,8 +1,9 @@
-"""Reads one range of one partition from its leader, to the end, exactly once.
+"""Reads one range of one partition to the end, exactly once.
 
 The decoder's ``next_offset`` is the only position. If a stream breaks, a leader moves or a broker
 hangs, the next stream starts at this offset, at the leader of that moment, and records before it
-are trimmed. So no record is handed out twice, and none is skipped.
+are trimmed. So no record is handed out twice, and none is skipped. While this host alone does not
+reach the leader, a follower in sync serves the same records.
 """
 
 import logging
@@ -19,6 +20,7 @@ from quorate.spark.cluster_client import ClusterClient
 from quorate.spark.decoding.aborted_batches import AbortedBatches
 from quorate.spark.decoding.arrow_decoder import ArrowDecoder
 from quorate.spark.errors import CallRefused, ClusterUnavailable, RangeUnavailable, UnknownTopic
+from quorate.spark.known_topics import Replica
 from quorate.spark.offset_ranges import OffsetRange
 from quorate.spark.reading.frame_stream import SILENCE_MS, FrameStream, split_frame
 from quorate.spark.retries import RetryPolicy
@@ -58,6 +60,8 @@ class RangeReader:
         self._policy = policy
         self._retries = policy.retry_policy.new_retries()
         self._end = offset_range.end
+        self._refused: set[str] = set()
+        """Followers that could not serve the next offset when they were asked."""
         self._decoder = ArrowDecoder(
             offset_range.topic_partition, offset_range.start, offset_range.end, schema
         )
@@ -77,24 +81,36 @@ class RangeReader:
         while self._decoder.next_offset < self._end:
             if self._is_another_topic():
                 return
-            leader = self._cluster.leader_of(partition)
+            replica = self._cluster.replica_to_read(partition, self._refused)
             try:
-                if leader is None:
+                if replica is None:
                     raise _TryAgain("the partition has no leader")
-                yield from self._read_from(leader)
+                yield from self._read_from(replica)
             except (_TryAgain, TimeoutError, grpc.RpcError) as error:
                 raise_if_permanent(error)
-                self._try_again(leader, reason_of(error))
+                self._leave(replica, error)
+                self._try_again(replica, reason_of(error))
 
-    def _try_again(self, leader: str | None, reason: str) -> None:
-        attempt = f"reading {self._range} at offset {self._decoder.next_offset} from {leader}"
+    def _leave(self, replica: Replica | None, error: Exception) -> None:
+        """Read from another replica the next time if this one cannot serve the range."""
+        if replica is None:
+            return
+        if not replica.leads:
+            self._refused.add(replica.address)
+            return
+        self._refused.clear()
+        if isinstance(error, grpc.RpcError):
+            self._cluster.answers(replica.address)
+
+    def _try_again(self, replica: Replica | None, reason: str) -> None:
+        attempt = f"reading {self._range} at offset {self._decoder.next_offset} from {replica}"
         _logger.info("%s: %s; asking again", attempt, reason)
         try:
             self._retries.pause(attempt, reason)
         except ClusterUnavailable:
             # A broker that has just started knows no topic. Only when the retries are spent is it
             # certain that the topic is gone.
-            if self._cluster.exists(self._range.topic_partition):
+            if self._cluster.known.exists(self._range.topic_partition):
                 raise
             self._lose_topic(f"{self._range.topic_partition} is no longer there ({reason})")
         else:
@@ -120,7 +136,7 @@ class RangeReader:
         _logger.warning("%s, and ends there (failOnDataLoss=false)", refusal)
         self._end = position
 
-    def _read_from(self, leader: str) -> Iterator[pa.RecordBatch]:
+    def _read_from(self, replica: Replica) -> Iterator[pa.RecordBatch]:
         """Read one stream until its end. The caller checks whether the range is complete."""
         start = self._decoder.next_offset
         request = RangeReadRequest(
@@ -131,13 +147,15 @@ class RangeReader:
             end_offset=self._end,
             max_frame_bytes=FRAME_BYTES,
             isolation_level=self._cluster.isolation_level,
+            from_follower=not replica.leads,
+            current_leader_epoch=replica.leader_epoch,
         )
         header = RangeHeader()
-        call = self._cluster.open_range(leader, request)
+        call = self._cluster.open_range(replica.address, request)
         frames = FrameStream(
             call,
             self._policy.frame_timeout_ms,
-            on_silence=partial(self._refuse_old_leader, leader),
+            on_silence=partial(self._leave_silent, replica),
             silence_ms=self._policy.silence_ms,
         )
         with closing(frames):
@@ -150,22 +168,28 @@ class RangeReader:
                 yield from self._decoder.decode(records, AbortedBatches(header.aborted))
                 if self._decoder.next_offset > before:
                     self._retries.progress()
+                    self._refused.clear()
         if self._decoder.next_offset == start:
             self._finish(header)
 
-    def _refuse_old_leader(self, silent: str) -> None:
-        """Stop reading from a silent leader if another broker leads now.
+    def _leave_silent(self, silent: Replica) -> None:
+        """Stop reading from a silent replica if another broker leads now, or if it is unreachable.
 
-        A leader that hangs keeps its connections, so only the other brokers can tell.
+        A leader that hangs keeps its connections, and so does one behind a link that was cut. So
+        the other brokers are asked who leads. The cluster may be content with a leader that only
+        this host does not reach: then a follower can serve what is committed.
 
         Raises:
-            _TryAgain: another broker leads now.
+            _TryAgain: there is another replica to read from.
         """
         partition = self._range.topic_partition
+        self._cluster.ask_last(silent.address)
         self._cluster.refresh([partition])
         leader = self._cluster.leader_of(partition)
-        if leader not in (None, silent):
+        if silent.leads and leader not in (None, silent.address):
             raise _TryAgain(f"{silent} is silent, and {leader} leads now")
+        if not self._cluster.answers(silent.address):
+            raise _TryAgain(f"{silent} does not answer this host")
 
     def _finish(self, last: RangeHeader) -> None:
         """Finish the range after a stream without any batch, if its last offsets are empty.

@@ -18,7 +18,9 @@ from quorate.spark.errors import (
     RangeUnavailable,
     UnknownTopic,
 )
+from quorate.spark.known_topics import Replica
 from quorate.spark.offset_ranges import LATEST, OffsetQuestion, OffsetRange
+from quorate.spark.reached_brokers import SILENT_SECONDS, ReachedBrokers
 from quorate.spark.reading.frame_stream import FrameStream, split_frame
 from quorate.spark.reading.range_reader import RangePolicy, RangeReader
 from quorate.spark.retries import RetryPolicy
@@ -45,6 +47,8 @@ class Reading:
     silence_ms: int = 2_000
     pauses: list[float] = field(default_factory=list)
     on_pause: Callable[[], None] = lambda: None
+    reached: ReachedBrokers = field(default_factory=ReachedBrokers)
+    """Shared by the tasks of a process."""
 
     @property
     def retry_policy(self) -> RetryPolicy:
@@ -58,7 +62,9 @@ class Reading:
         policy = RangePolicy(
             self.fail_on_data_loss, self.frame_timeout_ms, self.retry_policy, self.silence_ms
         )
-        with ClusterClient(self.cluster.bootstrap, self.retry_policy) as client:
+        with ClusterClient(
+            self.cluster.bootstrap, self.retry_policy, reached=self.reached
+        ) as client:
             client.refresh([ORDERS])
             offsets = OffsetRange(ORDERS, start, end, topic_id)
             yield from RangeReader(client, offsets, SCHEMA, policy).batches()
@@ -165,6 +171,94 @@ def test_a_silent_leader_that_still_leads_is_waited_for(cluster: FakeRangeCluste
     assert reading.offsets(0, 100) == list(range(100))
     assert cluster.reads == [(0, 0)]
     assert reading.pauses == []
+
+
+@pytest.fixture
+def cut_off(cluster: FakeRangeCluster) -> Iterator[FakeRangeCluster]:
+    """The leader, broker 0, goes on leading, but after a frame this host no longer reaches it."""
+    cluster.logs[ORDERS].isr = (0, 1)
+    cluster.logs[ORDERS].leader_epoch = 3
+    healed = threading.Event()
+
+    def before_frame(about: FrameAbout) -> None:
+        if about.broker_id == 0 and about.index == 1:
+            cluster.unreachable.add(0)
+            healed.wait(30)
+
+    cluster.before_frame = before_frame
+    yield cluster
+    healed.set()
+
+
+def test_d2_a_follower_serves_while_this_host_does_not_reach_the_leader(
+    cut_off: FakeRangeCluster,
+) -> None:
+    reading = Reading(cut_off, frame_timeout_ms=60_000, silence_ms=100)
+    assert reading.offsets(0, 100) == list(range(100))
+    assert cut_off.reads == [(0, 0), (1, 10)]
+    assert reading.pauses == [0.1]
+
+
+def test_the_next_task_of_a_process_asks_a_follower_at_once(cut_off: FakeRangeCluster) -> None:
+    reading = Reading(cut_off, frame_timeout_ms=60_000, silence_ms=100)
+    reading.offsets(0, 100)
+    assert reading.offsets(20, 40) == list(range(20, 40))
+    assert cut_off.reads[2:] == [(1, 20)]
+
+
+def test_a_link_that_refuses_is_as_good_as_cut(cut_off: FakeRangeCluster) -> None:
+    """As a firewall does that rejects."""
+
+    def before_frame(about: FrameAbout) -> None:
+        if about.broker_id == 0:
+            raise RuntimeError("refused")
+
+    cut_off.before_frame = before_frame
+    cut_off.unreachable.add(0)
+    assert Reading(cut_off).offsets(0, 100) == list(range(100))
+    assert cut_off.reads == [(0, 0), (1, 0)]
+
+
+def test_a_follower_that_cannot_serve_is_left_for_the_leader(cut_off: FakeRangeCluster) -> None:
+    """One behind the leader's high watermark, or of a release that serves leaders only."""
+    refused: list[int] = []
+
+    def before_frame(about: FrameAbout) -> RangeHeader | None:
+        if about.broker_id == 1:
+            refused.append(about.request.start_offset)
+            return RangeHeader(error_code=NOT_LEADER_OR_FOLLOWER)
+        return None
+
+    cut_off.before_frame = before_frame
+    reached = ReachedBrokers()
+    with ClusterClient(cut_off.bootstrap, Reading(cut_off).retry_policy, reached=reached) as client:
+        client.refresh([ORDERS])
+        reached.note_silent(str(client.leader_of(ORDERS)))
+    assert Reading(cut_off, reached=reached).offsets(0, 100) == list(range(100))
+    assert refused == [0]
+    assert cut_off.reads == [(1, 0), (0, 0)]
+
+
+def test_a_silent_broker_is_passed_over_for_a_while() -> None:
+    now_s = 0.0
+    reached = ReachedBrokers(lambda: now_s)
+    reached.note_found("bootstrap", ["a", "b", "c"])
+    reached.note_silent("a")
+    assert reached.silent_last(reached.found_behind("bootstrap")) == ["b", "c", "a"]
+    now_s = SILENT_SECONDS
+    assert reached.silent_last(reached.found_behind("bootstrap")) == ["a", "b", "c"]
+    assert reached.found_behind("another bootstrap") == []
+
+
+def test_without_a_follower_in_sync_the_leader_is_asked_again(cluster: FakeRangeCluster) -> None:
+    cluster.logs[ORDERS].isr = (0,)
+    with ClusterClient(cluster.bootstrap, RetryPolicy(3, 100), reached=ReachedBrokers()) as client:
+        client.refresh([ORDERS])
+        leader = client.leader_of(ORDERS)
+        assert leader is not None
+        cluster.unreachable.add(0)
+        assert not client.answers(leader)
+        assert client.replica_to_read(ORDERS) == Replica(leader, leads=True, leader_epoch=0)
 
 
 def test_the_budget_of_retries_ends_with_a_message(cluster: FakeRangeCluster) -> None:
@@ -327,7 +421,7 @@ def test_stopping_in_the_middle_closes_the_stream(cluster: FakeRangeCluster) -> 
 def test_offsets_are_asked_again_when_the_leader_moved(cluster: FakeRangeCluster) -> None:
     cluster.add("orders", 1, [[Record(7)]], leader=1)
     reading = Reading(cluster)
-    with ClusterClient(cluster.bootstrap, reading.retry_policy) as client:
+    with ClusterClient(cluster.bootstrap, reading.retry_policy, reached=reading.reached) as client:
         client.describe_topics(["orders"])
         cluster.logs[ORDERS].leader = 1
         questions = [OffsetQuestion(TopicPartition("orders", n), LATEST) for n in (0, 1)]
@@ -339,7 +433,7 @@ def test_offsets_are_asked_again_when_the_leader_moved(cluster: FakeRangeCluster
 def test_a_broker_that_knows_nothing_yet_is_not_believed(cluster: FakeRangeCluster) -> None:
     cluster.uninformed.add(0)
     reading = Reading(cluster)
-    with ClusterClient(cluster.bootstrap, reading.retry_policy) as client:
+    with ClusterClient(cluster.bootstrap, reading.retry_policy, reached=reading.reached) as client:
         assert [t.error_code for t in client.describe_topics(["orders"]).topics] == [0]
         assert client.leader_of(ORDERS) is not None
         (nowhere,) = client.describe_topics(["nowhere"]).topics
