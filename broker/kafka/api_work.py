@@ -79,6 +79,7 @@ _RECORDS: Final = {
         frame_bytes_max=_ANY_BYTES,
         division=ProduceDivision(),
         parts_overlap=True,
+        waits_for_room=True,
     ),
     "Fetch": RequestWork(elements_max=_SOME * 10, is_long_poll=True),
     "ListOffsets": _by_partition(),

@@ -252,6 +252,10 @@ class ReplicaManager(LogManagerListener):
         """Append at the leader and wait as ``acks`` asks; appends happen before the first await."""
         return self._appender.produce(entries, acks, timeout_ms)
 
+    async def wait_for_turn(self) -> None:
+        """Wait until a large request may append its next part: until little else waits."""
+        await self._appender.wait_for_turn()
+
     async def verify_transaction(self, batch: TransactionBatch) -> None:
         """Verify a transaction right before a coordinator appends in the name of its producer.
 

@@ -132,6 +132,8 @@ class FakeReplicas(ReplicaManager):
         self.errors: dict[TopicPartition, ProduceOutcome] = {}
         self.deletions: dict[TopicPartition, DeleteOutcome] = {}
         self.asked_to_delete: list[tuple[list[DeleteRecordsPartition], int]] = []
+        self.turns_given = 0
+        """How often a large request waited before it appended a part."""
         self.markers: list[MarkerEntry] = []
         self.marker_codes: dict[TopicPartition, int] = {}
         self.producers: dict[TopicPartition, list[ProducerState]] = {}
@@ -154,6 +156,9 @@ class FakeReplicas(ReplicaManager):
     ) -> list[ProduceOutcome]:
         self.produced.append((list(entries), acks, timeout_ms))
         return [self._append(entry) for entry in entries]
+
+    async def wait_for_turn(self) -> None:
+        self.turns_given += 1
 
     async def write_markers(self, entries: Sequence[MarkerEntry], timeout_ms: int) -> list[int]:
         self.markers += entries

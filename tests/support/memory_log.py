@@ -20,6 +20,7 @@ from quorate.broker.log.segments.segment import Segment
 from quorate.broker.log.state.producer_state_manager import ProducerStateManager
 from quorate.broker.log.state.transactions import PartitionTransactions, record_batch_state
 from quorate.broker.log.stored.retention import Retention, SegmentTimes, batches_to_delete
+from quorate.broker.quota.room_turns import RoomTurns
 from quorate.common.types import LeaderEpoch, TopicIdPartition
 from quorate_proto.v1 import errors_pb2
 
@@ -186,6 +187,8 @@ class MemoryLogStore:
         self.is_full = False
         self.strays: set[TopicIdPartition] = set()
         self.writer = self
+        self.is_crowded = False
+        self.turns = RoomTurns(lambda: not self.is_crowded)
         self._on_flushed: Callable[[Sequence[MemoryLog]], None] = lambda _: None
 
     def tell(self, on_flushed: Callable[[Sequence[MemoryLog]], None]) -> None:

@@ -93,6 +93,8 @@ class LargeRequests:
         begun_s = asyncio.get_running_loop().time()
         await turns.give_way()
         for whole_part in division.parts(body):
+            if api.work.waits_for_room:
+                await self._services.replicas.wait_for_turn()
             part = whole_part if api.work.parts_overlap else _with_time_left(whole_part, begun_s)
             handling = api.handle(self._services, context, part)
             if api.work.parts_overlap:

@@ -65,15 +65,18 @@ class RequestWork:
 
     Without a ``division`` the handler carries out the whole request. It has few items then, or the
     handler gives way by itself. With ``parts_overlap`` the parts begin in order without waiting for
-    each other. ``has_long_answer`` means that a response may be long however short its request is,
-    so it is encoded in steps, and its handler gives way and holds memory (``answer_price``). An
-    ``is_long_poll`` waits for others, so it must not keep the memory for large requests meanwhile.
+    each other. With ``waits_for_room`` each part begins only when few batches wait for the disk, so
+    that small requests do not queue up behind all parts. ``has_long_answer`` means that a response
+    may be long however short its request is, so it is encoded in steps, and its handler gives way
+    and holds memory (``answer_price``). An ``is_long_poll`` waits for others, so it must not keep
+    the memory for large requests meanwhile.
     """
 
     elements_max: int
     frame_bytes_max: int = FRAME_BYTES_MAX
     division: RequestDivision | None = None
     parts_overlap: bool = False
+    waits_for_room: bool = False
     has_long_answer: bool = False
     is_long_poll: bool = False
     decoded_at_once: int = field(init=False)

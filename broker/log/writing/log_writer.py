@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Final
 
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.log.checkpoints.partition_row import NO_SEGMENT, PartitionRow, Truncation
@@ -32,11 +33,18 @@ from quorate.broker.log.writing.write_operations import (
     SegmentRoll,
     WriteOperation,
 )
+from quorate.broker.quota.room_turns import RoomTurns
 from quorate.common.invariants import BrokenInvariant
 from quorate.common.metrics.family import Timings
 from quorate_proto.v1 import errors_pb2
 
 log = logging.getLogger(__name__)
+
+FEW_BATCHES: Final = 256
+"""The number of batches that may wait to be flushed while large requests append more. So a small
+batch is never behind the thousands of batches that one request may have. A commit of so many takes
+a few milliseconds, most of which its fsync would take alone.
+"""
 
 OnFlushed = Callable[[Sequence[StoredLog]], None]
 """Called with logs whose ``flushed_offset`` has moved. It is never called from inside an append."""
@@ -124,6 +132,10 @@ class LogWriter:
         self.space = space
         self.pending_bytes = 0
         """The bytes of batches that wait to be flushed."""
+        self.pending_batches = 0
+        """The number of batches that wait to be flushed."""
+        self.turns = RoomTurns(self._lets_large_requests_append)
+        """The turns of requests with very many batches, which wait before they append some."""
         self.deleted_bytes = 0
         """The bytes of batches that logs have deleted at their start since the store was opened."""
         self.failure: Exception | None = None
@@ -182,6 +194,7 @@ class LogWriter:
         """Queue a batch for writing. It is readable at once."""
         self.tail.add(batch)
         self.pending_bytes += batch.size
+        self.pending_batches += 1
         self._commit.submit(batch)
 
     def submit_creation(self, row: PartitionRow) -> None:
@@ -249,6 +262,7 @@ class LogWriter:
         self.failure = error
         log.error("log directory %s failed, no more batches are taken: %s", self._directory, error)
         self._refuse_waiting(f"log directory {self._directory} failed: {error}")
+        self.turns.go_on()
         self._on_failed(error)
 
     async def close(self) -> None:
@@ -267,6 +281,7 @@ class LogWriter:
         for work in group:
             if isinstance(work, PendingBatch):
                 self.pending_bytes -= work.size
+                self.pending_batches -= 1
                 work.flushed = True
                 owner = self._logs.get(work.number)
                 if owner is not None and not work.dropped and _flushed(owner, work, segment):
@@ -280,10 +295,20 @@ class LogWriter:
         self.tail.evict()
         if segments.kept:
             segments.release_durable()
-        if self._wait_for_room and self.pending_bytes < self._max_pending_bytes:
-            self._resume_waiting()
+        if self._wait_for_room or self.turns.waiting:
+            self._let_more_in()
         if flushed:
             self._on_flushed(list(flushed.values()))
+
+    def _let_more_in(self) -> None:
+        if self.pending_bytes < self._max_pending_bytes:
+            self._resume_waiting()
+        self.turns.go_on()
+
+    def _lets_large_requests_append(self) -> bool:
+        """Return whether few batches wait, or appends are refused anyway."""
+        few = self.pending_batches <= FEW_BATCHES
+        return few or self.space.is_full or self.failure is not None
 
     def _note_rewritten(self, work: Relocation, segment: Segment) -> None:
         owner = self._logs.get(work.number)
@@ -295,6 +320,7 @@ class LogWriter:
         append."""
         self._resume_waiting()
         self.space.note_full(error)
+        self.turns.go_on()
 
     def _note_room(self) -> None:
         self.segments.unlink_what_found_no_room()

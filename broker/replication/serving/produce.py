@@ -109,6 +109,13 @@ class RecordAppender:
                 await self._table.store.writer.wait_for_room()
         return await pending.wait(timeout_ms)
 
+    async def wait_for_turn(self) -> None:
+        """Wait until few batches wait for their validation or for the disk. A request over very
+        many partitions appends them in parts, and calls this before each.
+        """
+        await self._validation.turns.wait()
+        await self._table.store.writer.turns.wait()
+
     async def close(self) -> None:
         """Refuse what waits for validation or verification: another broker will lead."""
         await self._validation.close()

@@ -22,6 +22,7 @@ from quorate.broker.log.batches.log_validator import (
 )
 from quorate.broker.log.batches.recompression import recompressed
 from quorate.broker.log.batches.record_batch import Batch
+from quorate.broker.quota.room_turns import RoomTurns
 from quorate.broker.replication.api import ProduceEntry
 from quorate.broker.replication.hosting.hosted_partition import HostedPartition
 from quorate.common.background_tasks import BackgroundTasks
@@ -33,6 +34,10 @@ THREADS: Final = 2
 """The number of threads that validate: each holds the decompressed records of a batch in memory."""
 TAKEN_BYTES: Final = 1 << 20
 """A thread takes more of the batches that wait until it has this many bytes."""
+TAKEN_ENTRIES: Final = 64
+"""The most entries that a thread takes: the event loop appends them in one go afterwards."""
+FEW_ENTRIES: Final = 256
+"""The number of entries that may wait here while large requests append more."""
 
 Release: TypeAlias = Callable[[ProduceEntry, list[Batch] | KafkaError], None]
 """A function that goes on with the batches of an entry, or with the refusal of it."""
@@ -53,7 +58,10 @@ class ValidationQueue:
         """``now_ms`` is the wall clock, by which timestamps are judged."""
         self.queues: dict[HostedPartition, deque[_Held]] = {}
         """The entries that wait, by partition, in the order in which they came."""
+        self.turns = RoomTurns(lambda: self._waiting <= FEW_ENTRIES)
+        """The turns of requests with very many batches, which wait before they append some."""
         self._now_ms = now_ms
+        self._waiting = 0
         self._ready: deque[HostedPartition] = deque()
         self._in_threads: list[LogValidator] = []
         self._working = 0
@@ -61,6 +69,7 @@ class ValidationQueue:
 
     def hold(self, hosted: HostedPartition, entry: ProduceEntry, release: Release) -> None:
         """Have ``release`` called when the entry is validated, in the order of the calls."""
+        self._waiting += 1
         queue = self.queues.get(hosted)
         if queue is not None:
             queue.append(_Held(entry, release))
@@ -76,10 +85,11 @@ class ValidationQueue:
         await self._tasks.close()
         for queue in self.queues.values():
             while queue:
-                entry, release = queue.popleft()
+                entry, release = self._take_first(queue)
                 message = f"the leader of {entry.tp} is stopping"
                 release(entry, KafkaError(errors_pb2.NOT_LEADER_OR_FOLLOWER, message))
         self.queues.clear()
+        self.turns.go_on()
 
     async def _work(self) -> None:
         """Validate as long as anything waits that no other thread has taken."""
@@ -93,25 +103,30 @@ class ValidationQueue:
         taken = self._take()
         try:
             for (hosted, _), outcome in zip(taken, await self._in_a_thread(taken), strict=True):
-                entry, release = self.queues[hosted].popleft()
+                entry, release = self._take_first(self.queues[hosted])
                 release(entry, outcome)
         finally:
+            self.turns.go_on()
             for hosted in dict.fromkeys(hosted for hosted, _ in taken):
                 if self.queues[hosted]:
                     self._ready.append(hosted)
                 else:
                     del self.queues[hosted]
 
+    def _take_first(self, queue: deque[_Held]) -> _Held:
+        self._waiting -= 1
+        return queue.popleft()
+
     def _take(self) -> list[_Taken]:
         """Return entries to validate next. They stay in their queues until they are validated."""
         taken: list[_Taken] = []
         size = 0
-        while self._ready and size < TAKEN_BYTES:
+        while self._ready and size < TAKEN_BYTES and len(taken) < TAKEN_ENTRIES:
             hosted = self._ready.popleft()
             for entry, _ in self.queues[hosted]:
                 taken.append((hosted, entry))
                 size += len(entry.records)
-                if size >= TAKEN_BYTES:
+                if size >= TAKEN_BYTES or len(taken) == TAKEN_ENTRIES:
                     break
         return taken
 

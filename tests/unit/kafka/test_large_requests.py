@@ -272,6 +272,27 @@ async def test_the_parts_of_a_produce_request_append_in_order(inside: FakeBroker
     assert len(inside.replicas.produced) > 1
 
 
+async def test_a_small_produce_request_comes_between_the_parts_of_a_large_one(
+    inside: FakeBrokerInside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The large one waits before each part until little waits for the disk."""
+    inside.metadata.add_topic("t", 640)
+    room = asyncio.Semaphore(2)
+    monkeypatch.setattr(inside.replicas, "wait_for_turn", room.acquire)
+    large = request_frame(0, 9, producing(*[record_batch(1) for _ in range(640)]))
+    waiting = asyncio.ensure_future(decoded(inside, large).run())
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert [len(entries) for entries, _, _ in inside.replicas.produced] == [64, 64]
+    await asked(inside, 0, 9, producing(record_batch(1)))
+    assert [len(entries) for entries, _, _ in inside.replicas.produced] == [64, 64, 1]
+    for _ in range(8):
+        room.release()
+    answer = b"".join(frame_response(decoded(inside, large), await waiting))
+    (topic,) = read_answer(0, 9, answer[4:])[1].responses
+    assert [one.base_offset for one in topic.partition_responses] == [0] * 640
+
+
 async def test_a_response_in_parts_holds_memory_until_it_is_sent(inside: FakeBrokerInside) -> None:
     inside.metadata.add_topic("t", 500)
     memory = ClientMemory(RequestMemory(), ResponseMemory(1 << 20))

@@ -18,7 +18,7 @@ from quorate.broker.log.options import Flush
 from quorate.broker.log.recovery import recovery
 from quorate.broker.log.segments.pending_batch import PendingBatch
 from quorate.broker.log.segments.segment import Segment
-from quorate.broker.log.writing import group_commit
+from quorate.broker.log.writing import group_commit, log_writer
 from quorate.broker.log.writing.disk_space import RESERVE_FILE, DiskReserve
 from quorate.broker.log.writing.write_operations import (
     PartitionCreation,
@@ -79,6 +79,20 @@ async def room_becomes(store: OpenStore, *, has_room: bool) -> None:
         told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         store.on_room = told.set_result
         assert await told is has_room
+
+
+async def test_large_requests_do_not_wait_for_room_on_the_disk(
+    tmp_path: Path, disk: FullDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their appends are refused, as they are to be told."""
+    monkeypatch.setattr(log_writer, "FEW_BATCHES", 0)
+    async with opened(tmp_path) as store:
+        disk.is_full = True
+        store.create().append_as_leader(batch(), EPOCH)
+        waiting = asyncio.ensure_future(store.store.writer.turns.wait())
+        await room_becomes(store, has_room=False)
+        await asyncio.wait_for(waiting, 1)
+        assert store.store.writer.pending_batches == 1
 
 
 @pytest.mark.parametrize("flush", FLUSHES)

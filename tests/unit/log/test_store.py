@@ -15,6 +15,7 @@ from quorate.broker.log.checkpoints.store_table import StoreTable
 from quorate.broker.log.options import Flush
 from quorate.broker.log.segments.pending_batch import PendingBatch
 from quorate.broker.log.segments.segment import Segment
+from quorate.broker.log.writing.log_writer import FEW_BATCHES
 from quorate.common.types import LeaderEpoch, TopicId, TopicIdPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.log_stores import EPOCH, OpenStore, batch, everything, opened
@@ -233,6 +234,39 @@ async def test_wait_for_room_returns_when_enough_is_flushed(tmp_path: Path) -> N
         assert store.store.writer.pending_bytes >= 5000
         await waiting
         assert store.store.writer.pending_bytes < 5000
+
+
+@pytest.mark.parametrize("flush", FLUSHES)
+async def test_large_requests_append_while_few_batches_wait(tmp_path: Path, flush: Flush) -> None:
+    async with opened(tmp_path, flush) as store:
+        log, writer = store.create(), store.store.writer
+        for _ in range(FEW_BATCHES):
+            log.append_as_leader(batch(), EPOCH)
+        await writer.turns.wait()
+        assert writer.pending_batches == FEW_BATCHES, "nothing was waited for"
+        log.append_as_leader(batch(), EPOCH)
+        held_up = writer.turns.wait()
+        assert held_up.send(None) is writer.turns.waiting[0]
+        held_up.close()
+        await asyncio.wait_for(writer.turns.wait(), 30)
+        assert writer.pending_batches <= FEW_BATCHES
+        await store.until_flushed(log)
+        assert writer.pending_batches == 0
+
+
+async def test_large_requests_do_not_wait_for_a_disk_that_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their appends are refused, as they are to be told."""
+    async with opened(tmp_path) as store:
+        log, writer = store.create(), store.store.writer
+        monkeypatch.setattr(Segment, "append", fail)
+        for _ in range(FEW_BATCHES + 1):
+            log.append_as_leader(batch(), EPOCH)
+        waiting = [asyncio.ensure_future(writer.turns.wait()) for _ in range(3)]
+        await asyncio.wait_for(asyncio.gather(*waiting), 30)
+        assert store.failures
+        await asyncio.wait_for(writer.turns.wait(), 1)
 
 
 @pytest.mark.parametrize("flush", FLUSHES)

@@ -125,6 +125,53 @@ async def test_what_one_thread_has_no_room_for_another_takes(
     assert gate.jobs == [1] * 4
 
 
+async def test_the_event_loop_appends_few_entries_in_one_go(
+    broker: BrokerReplicas, gate: Gate
+) -> None:
+    await lead(broker, "orders", "others")
+    gate.opened.set()
+    many = [
+        ProduceEntry(TopicPartition(topic, 0), sent(b"x"))
+        for topic in ("orders", "others")
+        for _ in range(200)
+    ]
+    outcomes = await broker.manager.produce(many, 0, 1_000)
+    assert [outcome.base_offset for outcome in outcomes] == [*range(200)] * 2
+    assert max(gate.jobs) == validation_queue.TAKEN_ENTRIES
+
+
+async def test_large_requests_append_more_while_few_entries_wait(
+    broker: BrokerReplicas, gate: Gate
+) -> None:
+    await lead(broker, "orders")
+    many = [ProduceEntry(TopicPartition("orders", 0), sent(b"x"))] * validation_queue.FEW_ENTRIES
+    first = asyncio.ensure_future(broker.manager.produce(many, 0, 1_000))
+    await turns()
+    await asyncio.wait_for(broker.manager.wait_for_turn(), 1)
+    one_more = producing(broker, "orders", sent(b"x"))
+    await turns()
+    waiting = asyncio.ensure_future(broker.manager.wait_for_turn())
+    await turns()
+    assert not waiting.done()
+    gate.opened.set()
+    await asyncio.wait_for(waiting, 30)
+    assert not one_more.done(), "it waits until there is room, not until all is done"
+    assert (await one_more).base_offset == len(many)
+    await first
+
+
+async def test_large_requests_append_more_while_few_batches_wait_for_the_disk(
+    broker: BrokerReplicas,
+) -> None:
+    broker.store.is_crowded = True
+    waiting = asyncio.ensure_future(broker.manager.wait_for_turn())
+    await turns()
+    assert not waiting.done()
+    broker.store.is_crowded = False
+    broker.store.turns.go_on()
+    await asyncio.wait_for(waiting, 1)
+
+
 async def test_a_retry_finds_its_original(broker: BrokerReplicas) -> None:
     await lead(broker, "orders")
     for _ in range(2):
