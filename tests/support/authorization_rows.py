@@ -130,6 +130,12 @@ def _configuring(resource_type: int, name: str, operation: int | None = None) ->
     return {"resources": [resource], "validate_only": True}
 
 
+def asking_for_epoch(replica_id: int) -> Values:
+    """Return an OffsetForLeaderEpoch request of this replica, or of a client with -1."""
+    partition = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}
+    return {"replica_id": replica_id, "topics": [{"topic": TOPIC, "partitions": [partition]}]}
+
+
 _PRODUCER: Final = {
     "transactional_id": TRANSACTIONAL_ID,
     "producer_id": 7,
@@ -454,17 +460,7 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
         23: (
             Row(
                 4,
-                {
-                    "replica_id": -1,
-                    "topics": [
-                        {
-                            "topic": TOPIC,
-                            "partitions": [
-                                {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}
-                            ],
-                        }
-                    ],
-                },
+                asking_for_epoch(replica_id=-1),
                 (topic(Op.DESCRIBE),),
                 TOPIC_DENIED,
             ),

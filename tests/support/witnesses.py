@@ -24,8 +24,9 @@ from quorate.metadata_log.records import (
 )
 from quorate.quorum.client.quorum_client import QuorumClient, TransactionsApplied
 from quorate.testing import RunningCluster
-from quorate_proto.v1 import control_pb2, errors_pb2
+from quorate_proto.v1 import control_pb2
 from tests.integration.quorum_writes import image_now
+from tests.support.leadership_outcomes import leadership_outcomes
 
 T = TypeVar("T")
 
@@ -82,15 +83,7 @@ class Witness(grpc.GenericRpcHandler):
             return control_pb2.UpdateMetadataResponse(controller_epoch=epoch)
         if kind == "StopReplica":
             return control_pb2.StopReplicaResponse(controller_epoch=epoch)
-        outcomes = [
-            control_pb2.PartitionOutcome(
-                topic=topic.topic,
-                partition=one.partition,
-                error_code=errors_pb2.KAFKA_STORAGE_ERROR if topic.topic in self.broken else 0,
-            )
-            for topic in request.topics
-            for one in topic.partitions
-        ]
+        outcomes = leadership_outcomes(request, self.broken)
         return control_pb2.LeaderAndIsrResponse(controller_epoch=epoch, partitions=outcomes)
 
     def led(self, topic: str) -> list[control_pb2.LeaderAndIsrRequest]:

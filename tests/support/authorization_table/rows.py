@@ -20,6 +20,7 @@ from tests.support.authorization_rows import (
     TRANSACTIONAL_ID,
     WHO,
     Row,
+    asking_for_epoch,
     cluster,
     group,
     topic,
@@ -277,17 +278,7 @@ MORE_ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
         23: (
             Row(
                 4,
-                {
-                    "replica_id": 7,
-                    "topics": [
-                        {
-                            "topic": TOPIC,
-                            "partitions": [
-                                {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}
-                            ],
-                        }
-                    ],
-                },
+                asking_for_epoch(replica_id=7),
                 (cluster(Op.CLUSTER_ACTION),),
                 TOPIC_DENIED,
                 about="as the follower 7",

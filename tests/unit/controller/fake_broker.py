@@ -26,8 +26,9 @@ from quorate.broker.metadata.metadata_follower import MetadataFollower
 from quorate.common.configuration import Configuration
 from quorate.common.types import BrokerEpoch, BrokerId, Endpoint
 from quorate.metadata_log.records import Listener, LostReplica
-from quorate_proto.v1 import control_pb2, errors_pb2
+from quorate_proto.v1 import control_pb2
 from tests.support.acls import NO_AUTHORIZER
+from tests.support.leadership_outcomes import leadership_outcomes
 from tests.support.local_quorum import LocalQuorum, LocalQuorumClient
 
 
@@ -57,15 +58,7 @@ class RecordedReplicas:
         self, request: control_pb2.LeaderAndIsrRequest
     ) -> list[control_pb2.PartitionOutcome]:
         self.led.append(request)
-        return [
-            control_pb2.PartitionOutcome(
-                topic=topic.topic,
-                partition=one.partition,
-                error_code=errors_pb2.KAFKA_STORAGE_ERROR if topic.topic in self.broken else 0,
-            )
-            for topic in request.topics
-            for one in topic.partitions
-        ]
+        return leadership_outcomes(request, self.broken)
 
     async def stop_replicas(
         self, request: control_pb2.StopReplicaRequest
