@@ -112,6 +112,8 @@ class ClientSecurity:
             return None
         import grpc
 
+        from quorate.client.lasting_channel import keep_a_channel
+
         certificate = _content("ssl.certificate.location", self.certificate)
         credentials = grpc.ssl_channel_credentials(
             root_certificates=_content("ssl.ca.location", self.ca),
@@ -120,6 +122,7 @@ class ClientSecurity:
         )
         if not self.has_user:
             return credentials
+        keep_a_channel()
         user = base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
         return grpc.composite_channel_credentials(
             credentials, grpc.metadata_call_credentials(_basic(user))

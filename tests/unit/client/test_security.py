@@ -15,6 +15,7 @@ from quorate.cli.shared_options import as_librdkafka
 from quorate.client.admin import AdminClient, AsyncAdminClient
 from quorate.client.bootstrap import BootstrapError, discover
 from quorate.client.errors import ClusterUnreachable
+from quorate.client.lasting_channel import keep_a_channel
 from quorate.client.sasl_client import LoginFailed, login
 from quorate.client.security import ClientSecurity, InvalidOption, Securities, read_options
 from quorate.cluster.client_options import client_options_of
@@ -328,3 +329,14 @@ async def test_others_stay_outside(at_grpc: tuple[str, dict[str, str]], missing:
     async with AsyncAdminClient(grpc_addresses=[address], options=wrong, timeout_ms=300) as admin:
         with pytest.raises(ClusterUnreachable):
             await admin.list_topics()
+
+
+def test_a_channel_lasts_while_users_have_credentials() -> None:
+    """Closing the last channel of a user could block (tests/integration/test_closing_channels)."""
+    keep_a_channel.cache_clear()
+
+    ClientSecurity(protocol="SSL").channel_credentials()
+    assert not keep_a_channel.cache_info().currsize
+
+    ClientSecurity(protocol="SASL_SSL", username="u", password="p").channel_credentials()
+    assert keep_a_channel.cache_info().currsize
