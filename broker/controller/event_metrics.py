@@ -23,7 +23,7 @@ QUEUE_TIMES: Final = Family(
     MetricKind.HISTOGRAM,
     GROUP,
     "EventQueueTimeMs",
-    "How long events waited for their turn: those of brokers (elections) and of admin requests.",
+    "How long events waited for their turn: of brokers, elections on request, admin requests.",
     ("priority",),
 )
 PROCESSING_TIMES: Final = Family(

@@ -1,8 +1,9 @@
 """The event queue and the writer of one controller's tenure.
 
 Each event is handled to its end before the next begins, so every decision is based on the image
-with the changes of the one before. Broker failures go ahead of admin requests. A flood of topic
-creations delays an election by at most one event, because requests are queued in pieces.
+with the changes of the one before. Broker failures go ahead of elections that are asked for, and
+those ahead of other admin requests. A flood of topic creations delays an election by at most one
+event, because requests are queued in pieces.
 
 A process that is stopped and continued (SIGSTOP, a paused machine, a long computation) may be about
 to write or send while another controller is active already. It calls ``TenureGuard.may_act`` before
@@ -136,10 +137,15 @@ class TenureGuard:
 
 
 class EventPriority(IntEnum):
-    """The priorities of events. Events of one priority are handled in order of arrival."""
+    """The priorities of events. Events of one priority are handled in order of arrival.
+
+    Elections go ahead of other admin requests, because they make partitions available: an operator
+    who asks for one does not wait behind everything that others create and delete.
+    """
 
     BROKERS = 0
-    ADMIN = 1
+    ELECTIONS = 1
+    ADMIN = 2
 
 
 class _QueuedEvent(NamedTuple):

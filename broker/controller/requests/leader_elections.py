@@ -98,7 +98,7 @@ class LeaderElections:
         """
         if request.all_partitions:
             wanted = await self._events.run(
-                EventPriority.ADMIN, functools.partial(self._electable, request.election_type)
+                EventPriority.ELECTIONS, functools.partial(self._electable, request.election_type)
             )
         else:
             wanted = _named(request.topics)
@@ -118,12 +118,14 @@ class LeaderElections:
         election_type: ElectionType,
         requester: Requester | None,
     ) -> list[admin_pb2.PartitionResult]:
-        """Elect in pieces. ``requester`` is None where the controller balances by itself."""
+        """Elect in pieces. ``requester`` is None where the controller balances by itself, which can
+        wait."""
+        priority = EventPriority.ADMIN if requester is None else EventPriority.ELECTIONS
         results: list[admin_pb2.PartitionResult] = []
         for start in range(0, len(wanted), PIECE_PARTITIONS):
             piece = wanted[start : start + PIECE_PARTITIONS]
             work = functools.partial(self._elect, piece, election_type, requester)
-            results += await self._events.run(EventPriority.ADMIN, work)
+            results += await self._events.run(priority, work)
         return results
 
     async def _elect(

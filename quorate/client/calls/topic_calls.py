@@ -20,6 +20,10 @@ from quorate_proto.v1 import admin_pb2, errors_pb2, replication_pb2
 
 T = TypeVar("T")
 
+RETRY_BACKOFF_MS: Final = 100
+RETRY_BACKOFF_MAX_MS: Final = 1_000
+"""Kafka's defaults of retry.backoff.ms and retry.backoff.max.ms (KIP-580)."""
+
 _EVERY_TOPIC: Final = replication_pb2.DescribeTopicsRequest(all=True)
 
 
@@ -71,18 +75,33 @@ def _until_admitted(
 ) -> Steps[list[TopicResult]]:
     """Ask for ``items``; with ``retry``, ask again for those that exceed the client's quota.
 
-    Each retry waits for the time that the controller names (Q10).
+    Each retry waits for the time that the controller names, at least (Q10).
     """
+    attempts = 1
     answer = yield ask(items)
     results = [TopicResult.from_proto(one, answer.throttle_time_ms) for one in answer.topics]
     while retry:
         refused = [position for position, one in enumerate(results) if one.is_over_quota]
-        if not refused or not (yield WaitBeforeRetry(max(1, answer.throttle_time_ms))):
+        if not refused:
             break
+        if not (yield WaitBeforeRetry(retry_wait_ms(answer.throttle_time_ms, attempts))):
+            break
+        attempts += 1
         answer = yield ask([items[position] for position in refused])
         for position, one in zip(refused, answer.topics, strict=True):
             results[position] = TopicResult.from_proto(one, answer.throttle_time_ms)
     return results
+
+
+def retry_wait_ms(throttle_time_ms: int, attempts: int) -> int:
+    """Return how long to wait before what exceeds a quota is asked for again.
+
+    After the time that the controller names, the bucket holds enough for one topic. A client that
+    came back then with all others would be refused for all others, a hundred times a second. What
+    it may use gathers while it waits longer, so that costs it nothing.
+    """
+    backoff_ms = RETRY_BACKOFF_MS << min(attempts - 1, RETRY_BACKOFF_MAX_MS.bit_length())
+    return max(throttle_time_ms, min(backoff_ms, RETRY_BACKOFF_MAX_MS))
 
 
 def remove_partitions(

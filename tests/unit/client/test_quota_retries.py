@@ -82,6 +82,17 @@ def test_q10_what_is_over_the_quota_is_tried_again_after_the_time_it_was_told(ca
     ]
 
 
+def test_q10_a_client_that_is_refused_again_and_again_asks_less_often() -> None:
+    steps = CALLS["create"](True)
+    next(steps)
+    waited = []
+    for _ in range(6):
+        waited.append(steps.send(answer(16, a=OVER, b=OVER, c=OVER)))
+        steps.send(True)
+    assert waited == [WaitBeforeRetry(ms) for ms in (100, 200, 400, 800, 1_000, 1_000)]
+    assert topics.retry_wait_ms(2_500, attempts=100) == 2_500
+
+
 @pytest.mark.parametrize("call", CALLS)
 def test_q10_who_opts_out_is_told_at_once_and_when_to_try_again(call: str) -> None:
     steps = CALLS[call](False)

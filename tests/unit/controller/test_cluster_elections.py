@@ -10,7 +10,8 @@ from quorate.broker.changes.table import (
 )
 from quorate.common.types import TopicPartition
 from quorate_proto.v1 import admin_pb2, control_pb2, errors_pb2
-from tests.unit.controller.cluster import NO_CONTEXT, Cluster
+from tests.support.virtual_time import pass_time
+from tests.unit.controller.cluster import NO_CONTEXT, Cluster, new_topic
 
 
 def election(
@@ -84,6 +85,28 @@ async def test_c2_an_isr_change_that_gets_in_between_is_decided_again(cluster: C
     assert await code(cluster, election(("orders", 0))) == errors_pb2.NONE
     after = cluster.partition("orders")
     assert (after.leader, after.isr) == (2, (3, 2)), "the ISR is the one that the leader wrote"
+
+
+async def test_c2_an_election_on_request_waits_for_one_creation_and_not_for_all(
+    cluster: Cluster,
+) -> None:
+    await cluster.create_topic("orders", (2, 3))
+    await let_2_lose_its_leaderships(cluster)
+    cluster.quorum.latency_s = 1.0
+    creations = [
+        asyncio.ensure_future(
+            cluster.active.perform(
+                CREATE_TOPICS,
+                admin_pb2.CreateTopicsRequest(topics=[new_topic(f"storm-{number}", (1, 2))]),
+            )
+        )
+        for number in range(5)
+    ]
+    await pass_time(0.5)
+    assert await code(cluster, election(("orders", 0))) == errors_pb2.NONE
+    assert cluster.partition("orders").leader == 2
+    assert sum(name.startswith("storm-") for name in cluster.image.topics) <= 2
+    await asyncio.gather(*creations)
 
 
 async def test_c2_a_preferred_leader_lost_meanwhile_is_not_elected(cluster: Cluster) -> None:

@@ -10,7 +10,7 @@ from quorate.common.metrics.family import Distribution
 from tests.support.virtual_time import pass_time
 
 
-async def test_c17_broker_events_go_ahead_of_admin_requests() -> None:
+async def test_c17_broker_events_and_elections_go_ahead_of_admin_requests() -> None:
     done: list[str] = []
     events = EventQueue(on_fault=lambda: None)
 
@@ -23,12 +23,13 @@ async def test_c17_broker_events_go_ahead_of_admin_requests() -> None:
 
     for name in ("a1", "a2"):
         events.put(EventPriority.ADMIN, work(name))  # type: ignore[arg-type]
+    events.put(EventPriority.ELECTIONS, work("e1"))  # type: ignore[arg-type]
     for name in ("b1", "b2"):
         events.put(EventPriority.BROKERS, work(name))  # type: ignore[arg-type]
-    assert len(events) == 4
+    assert len(events) == 5
     events.start()
     await pass_time(1)
-    assert done == ["b1", "b2", "a1", "a2"]
+    assert done == ["b1", "b2", "e1", "a1", "a2"]
     await events.close()
 
 
@@ -112,6 +113,8 @@ async def test_q9_the_times_that_events_wait_and_take_are_counted_by_priority() 
     assert sums == {
         ("EventQueueTimeMs", "brokers"): 0,
         ("EventQueueProcessingTimeMs", "brokers"): 1,
+        ("EventQueueTimeMs", "elections"): 0,
+        ("EventQueueProcessingTimeMs", "elections"): 0,
         ("EventQueueTimeMs", "admin"): 1 + 2,
         ("EventQueueProcessingTimeMs", "admin"): 2,
     }
