@@ -17,10 +17,13 @@ log = logging.getLogger(__name__)
 
 CONNECTIONS = 4
 RESETS_AT_ONCE = 1_000
-ATTACK_S = 6.0
+ATTACK_S = 4.0
 MEMORY_BOUND_MB = 400
 OTHERS_WAIT_S = 15.0
-PATHS = ("/quorate.v1.Admin/ClusterStatus", "/no.such/Method")
+PATHS = (
+    "/quorate.v1.Admin/ClusterStatus",
+    pytest.param("/no.such/Method", marks=pytest.mark.slow),
+)
 
 
 @pytest.mark.parametrize("path", PATHS)
