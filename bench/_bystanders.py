@@ -1,4 +1,4 @@
-"""Those who only stand by while others change topics: a producer, and elections on request."""
+"""Clients that stand by while others change topics: a producer, and elections on request."""
 
 import multiprocessing
 import threading

@@ -31,7 +31,8 @@ class ClusterProbe:
             probe.close()
 
     def leaders(self, topics: Sequence[str]) -> Leaders:
-        """What the first broker that answers says."""
+        """Return the leaders as the first broker that answers tells them; none if no broker
+        answers."""
         for probe in self._probes.values():
             try:
                 return probe.leaders(topics)
@@ -83,7 +84,7 @@ class ClusterProbe:
         return time.time()
 
     def _produce(self, wanted: tuple[int, list[Replica]]) -> set[Replica]:
-        """Those that took a record at this broker."""
+        """Produce a record to each replica at one broker, and return those that took it."""
         broker, replicas = wanted
         try:
             return set(replicas).difference(self._probes[broker].refused(replicas))

@@ -1,4 +1,4 @@
-"""What the controller tells of its event queue, from its own metrics."""
+"""Reads the controller's metrics of its event queue: how many events wait, and for how long."""
 
 import json
 import re
@@ -61,7 +61,7 @@ def read(address: str) -> Reading:
 
 
 def metrics_address(cluster: RunningCluster, broker: int) -> str:
-    """Where that broker serves its metrics."""
+    """Return the address (``host:port``) where that broker serves its metrics."""
     groups = json.loads((cluster.folder / "prometheus.json").read_text(encoding="utf-8"))
     for group in groups:
         if group["labels"] == {"kind": "broker", "id": str(broker)}:
@@ -70,7 +70,7 @@ def metrics_address(cluster: RunningCluster, broker: int) -> str:
 
 
 def waits(before: Reading, after: Reading, elapsed_s: float) -> dict[str, float]:
-    """How long events waited in between, and how many did so on average.
+    """Return how long events waited between two readings, and how many waited on average.
 
     "at most" is the upper bound of the highest bucket in which an event is counted.
     """

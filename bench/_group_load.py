@@ -1,4 +1,4 @@
-"""What consumer groups ask of brokers, by clients that do nothing else: in a process of their own.
+"""Clients that send what consumer groups ask of brokers, in a process that does nothing else.
 
 They cost little enough that what is measured is the brokers: a client library would take most of
 the machine, and wait for its own timers.
@@ -30,7 +30,8 @@ _PARTITION: Final = struct.Struct(">i")
 
 
 class Commits(NamedTuple):
-    """What became of offset commits."""
+    """The outcome of the offset commits: the time that they took together, and each one's
+    latency."""
 
     elapsed_s: float
     latencies_ms: list[float]

@@ -1,4 +1,4 @@
-"""What a broker tells its Kafka clients, and whether its partitions take records: raw, and cheap.
+"""Asks a broker who leads its partitions, and whether they take records, in raw and cheap requests.
 
 A client library would add its own refresh intervals and back-offs to what is measured; here a
 question costs its bytes. Everything goes through the brokers' Kafka listeners, as clients do.
@@ -39,7 +39,7 @@ class BrokerProbe:
             self._client = None
 
     def leaders(self, topics: Collection[str]) -> Leaders:
-        """What the broker says of ``topics``.
+        """Return the leaders of ``topics`` as the broker tells them.
 
         Raises:
             OSError: it does not answer.

@@ -30,7 +30,7 @@ class Stream:
     record_bytes: int
     codec: str = "none"
     settings: Mapping[str, object] | None = None
-    """Of librdkafka, beyond those that follow from the rest."""
+    """Further settings of librdkafka, beyond those that follow from the other fields."""
 
     @property
     def payload_bytes(self) -> int:
@@ -39,11 +39,11 @@ class Stream:
 
 @dataclass(frozen=True)
 class Sent:
-    """What came of it."""
+    """The outcome of a stream: how many batches were sent, how long it took, and every latency."""
 
     batches: int
     elapsed_s: float
-    """Until the last one was acknowledged."""
+    """The time until the last batch was acknowledged, in seconds."""
     latencies_ms: list[float]
 
 

@@ -1,4 +1,5 @@
-"""What the processes of a local cluster cost: CPU time and memory, brokers and voters apart."""
+"""Measures what the processes of a local cluster cost: CPU time and memory, brokers and voters
+apart."""
 
 import time
 from collections.abc import Mapping
@@ -8,7 +9,7 @@ from quorate.testing import RunningCluster
 
 
 def pids(cluster: RunningCluster) -> dict[str, list[int]]:
-    """Of the nodes that run, by kind."""
+    """Return the process ids of the nodes that run, by kind."""
     found = {
         "broker": [cluster.broker_pid(node) for node in cluster.broker_ids],
         "voter": [cluster.voter_pid(node) for node in cluster.voter_ids],

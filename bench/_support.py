@@ -1,4 +1,4 @@
-"""What all benchmark scripts share: flags, repetition, tables, and a file of the figures.
+"""The parts that all benchmark scripts share: flags, repetition, tables, and a file of the figures.
 
 A script declares its cases, measures each several times and reports medians::
 
@@ -101,7 +101,7 @@ class Bench:
         self.title = title
         self.quick = quick
         self.pattern = pattern
-        """Which rows to measure; None: all."""
+        """A pattern of the names of the rows to measure; None measures all."""
         self.writes_page = writes_page
         """Whether to bring the page of the docs up to date."""
         self.repetitions = repetitions

@@ -22,7 +22,7 @@ class Storm:
 
     @property
     def topics(self) -> list[str]:
-        """All that will be created."""
+        """The names of all topics that will be created."""
         return [f"storm-{number:05}" for number in range(self.requests * self.topics_per_request)]
 
 

@@ -26,13 +26,13 @@ class Chunks:
     records: int
     record_bytes: int
     transactional_id: str | None = None
-    """How the ids of the producers begin; None: no transactions."""
+    """The prefix of the producers' transactional ids; None sends without transactions."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """What came of it; ``commits_ms``: how long each commit took of which all records had been
-    acknowledged."""
+    """The outcome of sending. ``commits_ms`` has the time that each commit took once all records of
+    its transaction were acknowledged; without transactions each is 0."""
 
     chunks: int
     elapsed_s: float
@@ -97,7 +97,8 @@ class _Lane:
         return commits_ms
 
     def _share(self, size: int, record_bytes: int) -> list[dict[str, object]]:
-        """What goes to one partition; of its last record it is told what became of it."""
+        """Return the records for one partition. The last of them reports whether it was
+        delivered."""
         messages: list[dict[str, object]] = [{"value": bytes(record_bytes)} for _ in range(size)]
         messages[-1]["callback"] = self._delivered
         return messages
@@ -121,7 +122,7 @@ class _Lane:
 
 
 def sizes(records: int, partitions: int) -> list[int]:
-    """How many of the records go to each partition, to none of which none does."""
+    """Return the number of records for each partition; partitions that get none are left out."""
     count = min(records, partitions)
     return [records // count + (number < records % count) for number in range(count)]
 

@@ -76,7 +76,7 @@ class Asked:
         )
 
     def acting(self, way: str, changes: int) -> dict[str, float]:
-        """How long it takes a changed configuration to be in force everywhere."""
+        """Measure the time until a changed configuration is in force everywhere."""
         delays_ms = uvloop.run(self._acting(way, changes))
         return {
             "p50 ms": percentile(delays_ms, 0.5),

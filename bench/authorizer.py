@@ -1,4 +1,5 @@
-"""What it costs to ask whether a topic may be written, by the number of access control entries.
+"""Measures what it costs to ask whether a topic may be written, by the number of access control
+entries.
 
 "known ns": the question of a producer's second request. "new us": asked for the first time, or
 after an entry has changed; of a name of 40 characters. "off ns": without an authorizer.

@@ -21,7 +21,7 @@ from bench.produce_matrix.workload import Workload
 
 MEMBERS: Final = (1, 10, 100)
 CONSUMERS: Final = ((1, 1), (10, 1), (100, 1), (10, 100))
-"""How many, and of how many partitions each commits."""
+"""The cases: the number of consumers, and the number of partitions that each of them commits."""
 PARTITIONS: Final = 100
 TOPIC: Final = "groups"
 SETTINGS: Final = {"group.initial.rebalance.delay.ms": 0}

@@ -1,4 +1,5 @@
-"""What it costs to take an idempotent producer's batches once: CPU per append, memory, restart.
+"""Measures what it costs to take an idempotent producer's batches once: CPU per append, memory,
+restart.
 
 CPU time, with kinds measured in turn: the differences are small, and the machine may be shared.
 """

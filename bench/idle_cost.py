@@ -1,4 +1,5 @@
-"""What 1,000 partitions cost when nothing is produced: CPU time and memory of every process."""
+"""Measures what 1,000 partitions cost when nothing is produced: CPU time and memory of every
+process."""
 
 from collections.abc import Sequence
 from typing import Final

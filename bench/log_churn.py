@@ -26,9 +26,10 @@ from quorate.common.types import TopicId, TopicIdPartition
 
 ROUNDS: Final = 20
 KEPT_SEGMENTS: Final = (0.125, 0.5, 1.0, 2.0)
-"""How much of each topic is kept, in sizes of a segment; all get the same."""
+"""The bytes that each of the topics keeps, in sizes of a segment. All topics get the same
+records."""
 PARTITIONS: Final = 250
-"""Of each topic."""
+"""The number of partitions of each topic."""
 BATCH_BYTES: Final = 64 << 10
 CHECKS_PER_ROUND: Final = 4
 IN_FLIGHT: Final = 32
@@ -48,12 +49,13 @@ class NotedTimings(Timings):
 
 @dataclass
 class Churn:
-    """What was seen of one run."""
+    """The figures of one run: the seconds of each round and of each commit, and the use of the
+    disk."""
 
     rounds_s: list[float] = field(default_factory=list)
     commits_s: list[float] = field(default_factory=list)
     most_of_bound: float = 0.0
-    """Bytes on disk over what they may be, at their most."""
+    """The largest ratio of the bytes on disk to the bound on them."""
 
 
 async def churn(directory: Path, flush: Flush, segment_bytes: int) -> Churn:
@@ -94,7 +96,8 @@ async def churn(directory: Path, flush: Flush, segment_bytes: int) -> Churn:
 async def _delete_oldest(
     store: LogManager, logs: Sequence[PartitionLog], kept: dict[int, Retention]
 ) -> None:
-    """What a broker does at each check, with all that is flushed committed."""
+    """Delete the oldest segments as a broker does at each check, as if all that is flushed is
+    committed."""
     times = store.segment_times()
     for first in range(0, len(logs), 500):
         due = []

@@ -19,9 +19,9 @@ from quorate.common.types import LeaderEpoch, TopicId, TopicIdPartition
 
 _SEGMENTS: Final = 50
 _READ_BYTES: Final = 1 << 20
-"""Of one read: what consumers ask for per partition."""
+"""The size of one read, which is what consumers ask for per partition."""
 _AT_A_TIME: Final = 8 << 20
-"""Appended before the next wait: the tail is to hold little else."""
+"""The bytes that are appended before the next wait, so that the tail holds little else."""
 
 
 async def opened(directory: Path, segment_bytes: int) -> LogManager:
@@ -112,7 +112,7 @@ async def read_all(
 async def read_tail(
     directory: Path, segment_bytes: int, batch_bytes: int, *, in_memory: bool
 ) -> dict[str, float]:
-    """What has just been appended: out of the memory tail, or behind it out of LMDB."""
+    """Measure reads of what was just appended: out of the memory tail, or behind it out of LMDB."""
     store = await opened(directory, segment_bytes)
     tip = TopicIdPartition(TopicId(os.urandom(16)), 0)
     log = store.create(tip, "tail")

@@ -71,7 +71,7 @@ class Matrix:
 
 
 def compare(workload: Workload, medians: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Where Quorate is not ahead of Kafka, a line each."""
+    """Return a line for each figure in which Quorate is not ahead of Kafka."""
     ours, theirs = medians[QUORATE], medians[KAFKA]
     return [
         f"{workload.name}: {figure} {ours[figure]:.3g} (at {ours['MB/s']:.3g} MB/s), "

@@ -1,4 +1,5 @@
-"""What mutual TLS between brokers costs replication: the same load with it and in plain text.
+"""Measures what mutual TLS between brokers costs replication: the same load with it and in plain
+text.
 
 CPU seconds per gigabyte are steadier than throughput while others use the machine.
 """

@@ -1,4 +1,4 @@
-"""What idle, slow, deaf and very large clients cost a broker, and the clients beside them.
+"""Measures what idle, slow, deaf and very large clients cost a broker, and the clients beside them.
 
 One broker and one well-behaved producer; the others come one kind at a time, then all together.
 ``p99 x quiet`` is the producer's p99 over that of the same seconds without them; memory is what
@@ -64,7 +64,7 @@ class PeakMemory:
         self.peak_mb = self.now_mb()
 
     def now_mb(self) -> float:
-        """What it holds; nothing once it has ended."""
+        """Return the memory that the process holds; nothing once it has ended."""
         if not self._status.exists():
             return 0.0
         fields = dict(line.split(":", 1) for line in self._status.read_text().splitlines())

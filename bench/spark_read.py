@@ -1,4 +1,5 @@
-"""How fast Spark reads a topic: beside Parquet with the same rows, and beside a tuple per row.
+"""Measures how fast Spark reads a topic: beside Parquet with the same rows, and beside a tuple per
+row.
 
 One broker, ``local[2]``. The decoder and the stream are measured alone too, so that a slow row says
 where it is slow. Broker, JVM and Python workers share this machine's cores: on two of them, CPU
@@ -33,7 +34,7 @@ def receive(bootstrap: str, rows: int) -> dict[str, float]:
 
 
 def measure_queries(bench: Bench, cluster: RunningCluster, rows: int) -> None:
-    """All that needs a Spark session."""
+    """Measure everything that needs a Spark session."""
     tuple_rows = bench.pick(full=500_000, quick=100_000)
     TUPLE_ROWS.create(cluster.bootstrap, tuple_rows)
     short_mb, long_mb = bench.pick(full=(64, 2048), quick=(16, 128))

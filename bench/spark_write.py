@@ -1,4 +1,4 @@
-"""How fast Spark writes a topic: beside confluent-kafka and beside a loop over rows in Python.
+"""Measures how fast Spark writes a topic: beside confluent-kafka and a loop over rows in Python.
 
 100-byte records to topics of one and of three replicas, acks=all, ``local[2]``, three brokers. The
 encoder and the writer are measured without Spark, too, so that a slow row says where it is slow.
@@ -67,7 +67,7 @@ def encode(batches: Sequence[pa.RecordBatch], codec: str) -> dict[str, float]:
 
 
 def measure_encoder(bench: Bench, rows: int) -> None:
-    """Of CPU time: what one thread does when nobody else is in its way."""
+    """Measure the encoder in CPU time, which is what one thread does when nobody is in its way."""
     for key_bytes in (0, KEY_BYTES):
         batches = arrow_rows(rows, key_bytes)
         for codec in ("none", "lz4", "zstd"):
@@ -111,7 +111,7 @@ class Writes:
         self._measure("confluent-kafka in foreachPartition", replicas, confluent)
 
     def by_nobody(self, spark: SparkSession) -> None:
-        """What the rows cost before anybody writes them."""
+        """Measure what the rows cost before anybody writes them."""
         frame = self._frame(spark)
         noop = frame.write.format("noop").mode("overwrite")
         self._measure("rows made, not written", 0, lambda topic: noop.save())

@@ -91,7 +91,7 @@ class StormOnCluster:
         }
 
     def idle(self, seconds: float) -> dict[str, float]:
-        """What the replicas cost while nothing happens."""
+        """Measure what the replicas cost while nothing happens."""
         time.sleep(SETTLE_S)
         replicas = max(partitions_on_disk(self._folder(broker)) for broker in self._live())
         cpu = idle_cpu_percent(self._cluster, seconds)

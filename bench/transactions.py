@@ -1,4 +1,4 @@
-"""What transactions cost beside plain idempotent producing, and beside Kafka's.
+"""Measures what transactions cost beside plain idempotent producing, and beside Kafka's.
 
 Three brokers, three replicas, acks=all, 1,000-byte records. Each producer sends so many records to
 all partitions, waits until they are acknowledged, commits, and begins again; the plain ones do the
@@ -29,14 +29,14 @@ from bench.produce_matrix.workload import Workload
 PARTITIONS: Final = 6
 RECORD_BYTES: Final = 1_000
 GOAL_PERCENT: Final = 25
-"""Of throughput, at ``GOAL_RECORDS`` per transaction."""
+"""The goal for the loss of throughput, in percent, at ``GOAL_RECORDS`` per transaction."""
 GOAL_RECORDS: Final = 1_000
 WARM_UP_ROUNDS: Final = 3
 WORKLOAD: Final = Workload(partitions=PARTITIONS)
 
 
 class Case(NamedTuple):
-    """``records``: of each transaction."""
+    """One case. ``records`` is the number in each transaction."""
 
     producers: int
     records: int
@@ -48,7 +48,7 @@ QUICK: Final = [Case(1, 100), Case(1, GOAL_RECORDS), Case(8, GOAL_RECORDS)]
 
 
 class Seconds(NamedTuple):
-    """Of each measurement."""
+    """The length of the warm-up and of each measurement, in seconds."""
 
     warm_up: float
     measured: float

@@ -1,4 +1,4 @@
-"""What a broker's log says of one case: why a connection was closed, and faults of the broker."""
+"""Reads from a broker's log why a connection was closed, and the faults of the broker."""
 
 import re
 from pathlib import Path

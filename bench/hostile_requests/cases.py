@@ -20,7 +20,7 @@ SIZES: Final[Mapping[str, int]] = {
 """Frames, by the name that they have in an id; the first is the limit."""
 SMALL: Final = "small"
 LOGIN_APIS: Final = frozenset({17, 18, 36})
-"""What a broker takes from a client that has not logged in."""
+"""The APIs that a broker serves to a client that has not logged in."""
 LOGIN_SIZE: Final = "64k"
 _LOGIN_FRAME_BYTES: Final = 65_000
 """Just below sasl.server.max.receive.size."""

@@ -38,7 +38,7 @@ BASELINE_S: Final = 3.0
 
 
 class Office(NamedTuple):
-    """What must not change: sessions of the brokers, and who is the controller."""
+    """The state that must not change: the brokers' sessions, and who is the controller."""
 
     broker_epochs: tuple[int, ...]
     controller_id: int
@@ -47,7 +47,8 @@ class Office(NamedTuple):
 
 @dataclass(frozen=True)
 class Limits:
-    """What is too much. ``memory_mb`` is above what the broker held before."""
+    """The limits above which a case counts as harmful. ``memory_mb`` is above what the broker held
+    before."""
 
     p99_ms: float = 50.0
     max_ms: float = 250.0
@@ -56,7 +57,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Result:
-    """What one case did."""
+    """The outcome of one case: what the good clients saw, and what the broker spent."""
 
     case: Case
     connections: int
@@ -64,7 +65,8 @@ class Result:
     samples: list[Sample]
     elapsed_s: float
     cpu_s: float
-    """Processor time of the broker: what it has not used, it has not kept others waiting for."""
+    """The broker's processor time in seconds. Time that it did not use cannot have kept others
+    waiting."""
     peak_mb: float
     left_mb: float
     """Memory above the base: at most, and once the good clients were served again."""
@@ -85,7 +87,7 @@ class Result:
         return sound and self.cpu_s < _OF_THE_BROKER * self.worst_ms / 1_000
 
     def exceeds(self, limits: Limits) -> list[str]:
-        """What is beyond the limits, in words."""
+        """Return a phrase for each limit that the case exceeded."""
         found = []
         if self.worst_ms > limits.max_ms:
             found.append(f"others waited {self.worst_ms:.0f} ms")

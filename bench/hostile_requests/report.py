@@ -1,4 +1,4 @@
-"""What a run prints and writes of its results: a line for each case, a table of the APIs."""
+"""Prints and writes the results of a run: a line for each case, and a table of the APIs."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Which cases a run sends, and the clusters that it sends them to."""
+"""Decides which cases a run sends, and makes the clusters that it sends them to."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,8 @@ AGAIN: Final = 2
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run sends, and to what."""
+    """The cases that a run sends, and the size and settings of the cluster that it sends them
+    to."""
 
     seed: int
     sizes: Sequence[str]
@@ -23,7 +24,8 @@ class Plan:
     brokers: int
     connections: int
     together: int
-    """Over so many connections at once the worst cases of an API are sent again; 0: none."""
+    """The number of connections over which the worst cases of an API are sent again at once; 0:
+    none."""
     partitions: int
     at_most: int
     settings: Mapping[str, object]

@@ -106,7 +106,7 @@ def _blob(layout: Layout, path: tuple[str, ...], budget: int) -> Parts:
 
 
 def _claim(layout: Layout, path: tuple[str, ...], budget: int) -> Parts:
-    """As many elements as bytes follow, each of them zeros, to the frame's end."""
+    """Make an array that claims one element for each byte that follows; zeros fill the frame."""
     before, _ = split_at(layout, path, {})
     count = max(0, budget - len(before) - 5)
     return Parts(before + length(count, layout.flexible) + bytes(count))
@@ -146,7 +146,8 @@ def _of_tags(layout: Layout) -> Iterator[Shape]:
 
 
 def _same_tags(budget: int) -> bytes:
-    """As many empty fields of one number as fit."""
+    """Make a section of empty tagged fields with the same number, so many that they fill
+    ``budget``."""
     count = max(1, (budget - 5) // 2)
     return uvarint(count) + b"\x63\0" * count
 

@@ -1,4 +1,5 @@
-"""What stands in the fields of a hostile request: things that exist, that do not, and extremes.
+"""Chooses the values in the fields of a hostile request: things that exist, that do not, and
+extremes.
 
 A broker does most for what exists, so every name and code has a value here that passes validation.
 ``shapes`` says how many of them are sent; nothing here is about a single API, except where one name

@@ -37,7 +37,7 @@ def length(count: int, flexible: bool, legacy: str = ">i") -> bytes:
 
 @dataclass
 class Element:
-    """How the elements of an array are written.
+    """The way in which the elements of an array are written.
 
     ``inner`` is the number of elements of each array inside, ``tags`` the number of tagged fields.
     """
@@ -49,13 +49,14 @@ class Element:
     numbered: bool = False
     """Whether a number, and not a name, is to differ from element to element."""
     token: bytes = b""
-    """What has been written where each element is to have another value."""
+    """The bytes that mark the place where each element is to have another value."""
 
 
 def split_at(
     layout: Layout, path: tuple[str, ...], given: Mapping[str, Value], parent: str = ""
 ) -> tuple[bytes, bytes]:
-    """What stands before and behind the field at ``path``; the arrays around it have one element.
+    """Return the bytes before and behind the field at ``path``; the arrays around it have one
+    element.
 
     With an empty path the whole message is before.
     """

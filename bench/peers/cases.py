@@ -1,4 +1,4 @@
-"""What is measured, of every contestant in turn, so that the machine's noise hits all alike."""
+"""Measures every contestant in turn, so that the machine's noise hits all alike."""
 
 import asyncio
 import statistics
@@ -40,7 +40,7 @@ class Restart(NamedTuple):
 
     elapsed_ms: float
     cpu_ms: float
-    """Of that process."""
+    """The CPU time of that process."""
 
 
 async def in_turn(

@@ -1,4 +1,5 @@
-"""What the quorum benchmark asks of Quorate and of its peers: a cluster of three, and clients.
+"""Declares what the quorum benchmark asks of Quorate and of its peers: a cluster of three, and
+clients.
 
 All write the same: a key of 20 bytes, one of ``KEYS``, and a value of ``VALUE_BYTES``.
 """
@@ -33,7 +34,7 @@ def value(number: int) -> str:
 
 
 def leaf_key(number: int) -> str:
-    """Where a peer keeps the state of one partition."""
+    """Return the path at which a peer keeps the state of one partition."""
     return f"/leaf/{number:06d}"
 
 

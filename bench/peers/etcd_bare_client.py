@@ -77,7 +77,7 @@ class PutConnection(asyncio.Protocol):
         """Streams whose message came; the headers that end the stream are still to come."""
         self._received = bytearray()
         self._output: deque[tuple[bytes, int]] = deque()
-        """What is to be sent, and how much of the window it takes."""
+        """The frames to send, each with the bytes that it takes of the flow-control window."""
         self._window = _INITIAL_WINDOW
         self._next_stream = 1
         self._headers = _FIRST_HEADERS

@@ -26,7 +26,7 @@ _JVM: Final = (
     "-XX:MaxInlineLevel=15",
     "-Djava.awt.headless=true",
 )
-"""What Kafka's own start script passes."""
+"""The options of the Java machine, as Kafka's own start script passes them."""
 
 _LOGGING: Final = """
 log4j.rootLogger=WARN, CONSOLE
@@ -38,7 +38,7 @@ log4j.appender.CONSOLE.layout.ConversionPattern=%d{ISO8601} %p %c: %m%n
 
 
 class KafkaInstallation(NamedTuple):
-    """Where the server is, and which."""
+    """The place of an installed Kafka server, and its version."""
 
     java: str
     class_path: str

@@ -14,7 +14,8 @@ _LAST_LOG_BYTES: Final = 3_000
 
 
 class Memory(NamedTuple):
-    """Of one process, in MB: resident, and its proportional share of what it maps with others."""
+    """The memory of one process in MB: resident, and its proportional share of what it maps with
+    others."""
 
     rss_mb: float
     pss_mb: float

@@ -179,7 +179,8 @@ def topic(number: int) -> TopicCreated:
 
 
 def leaf_change(number: int, version: int) -> Operation:
-    """Of the first topic: the next leader, one leader epoch up."""
+    """Return the change of a partition of the first topic to the next leader, one leader epoch
+    up."""
     change = PartitionChange(
         topic="leaf-0",
         topic_id=_topic_id(0),

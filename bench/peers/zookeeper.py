@@ -31,7 +31,7 @@ log4j.appender.CONSOLE.layout.ConversionPattern=%d{ISO8601} %p %c: %m%n
 
 
 class ZooKeeperInstallation(NamedTuple):
-    """Where the server is."""
+    """The place of an installed ZooKeeper server."""
 
     java: str
     class_path: str

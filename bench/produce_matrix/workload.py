@@ -1,4 +1,4 @@
-"""What is produced: the rows of the matrix, each other than the base row in one thing."""
+"""Describes what is produced: the rows of the matrix, each other than the base row in one thing."""
 
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -10,7 +10,7 @@ KIB: Final = 1 << 10
 MIB: Final = 1 << 20
 _BATCH_HEADER_BYTES: Final = 61
 _RECORD_OVERHEAD_BYTES: Final = 12
-"""At most, of a record of 1,000 bytes or less without key and headers."""
+"""The most that a record of 1,000 bytes or less takes beyond its value, without key and headers."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class Workload:
 
     @property
     def records_per_batch(self) -> int:
-        """As many as fit, so that a batch of 1 MiB is within ``message.max.bytes``."""
+        """The number of records that fit, so that a batch of 1 MiB is within
+        ``message.max.bytes``."""
         room = self.batch_bytes - _BATCH_HEADER_BYTES
         return room // (self.record_bytes + _RECORD_OVERHEAD_BYTES)
 
@@ -59,7 +60,7 @@ class Workload:
 
     @property
     def name(self) -> str:
-        """What ``--rows`` matches, and topics are called."""
+        """The name of the row, which ``--rows`` matches, and which topics carry."""
         cells = self.cells()
         parts = [self.flush, f"rf{self.replicas}", f"acks-{self.acks}", cells["batch"]]
         parts += [cells["record"], f"{self.partitions}p", self.codec]

@@ -22,7 +22,7 @@ class RowTupleSource(DataSource):
         return "row-tuples"
 
     def schema(self) -> StructType:
-        """That of ``quorate``."""
+        """Return the schema of ``quorate``."""
         return QuorateDataSource(self.options).schema()
 
     def reader(self, schema: StructType) -> "RowTupleReader":
@@ -37,7 +37,7 @@ class RowTupleReader(DataSourceReader):
         self._inner = inner
 
     def partitions(self) -> Any:  # noqa: ANN401 - as pyspark has it
-        """Those of the inner reader."""
+        """Return the partitions of the inner reader."""
         return self._inner.partitions()
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:

@@ -31,7 +31,8 @@ CASES: Final = {
     },
 }
 _CORPUS_BYTES: Final = 8 << 20
-"""As many frames as are fresh from the socket at a time, decoded again and again."""
+"""The size of the frames that are decoded again and again: about what is fresh from the socket at a
+time."""
 
 
 def measure_decoder(bench: Bench, bootstrap: str) -> None:

@@ -1,4 +1,5 @@
-"""What the processes of a Spark session cost: the JVM, and the Python workers of its executor."""
+"""Measures what the processes of a Spark session cost: the JVM, and the executor's Python
+workers."""
 
 import os
 import threading
@@ -87,7 +88,7 @@ def _descendants(parents: Mapping[int, int]) -> Iterator[int]:
 
 
 def _read(path: Path) -> str:
-    """Of a process that may just have ended: then nothing."""
+    """Return a file of ``/proc``, or nothing if its process has just ended."""
     try:
         return path.read_text(errors="replace")
     except OSError:
