@@ -1,4 +1,4 @@
-"""How many connections a broker begins per second, in all and from each address (KIP-612).
+"""Limits how many connections a broker begins per second, in all and from each address (KIP-612).
 
 A connection over a rate is accepted and its handling delayed. Each takes a token of a bucket, and
 waits until the tokens that it and those before it owe have come in. Kafka closes a connection over

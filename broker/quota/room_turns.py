@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 
 class RoomTurns:
-    """Those who wait for room, in the order in which they came."""
+    """A queue of tasks that wait for room, in the order in which they came."""
 
     def __init__(self, has_room: Callable[[], bool]) -> None:
         self.waiting: deque[asyncio.Future[None]] = deque()
-        """Where it is empty, nobody needs to ``go_on``."""
+        """The tasks that wait. While it is empty, nobody needs to call ``go_on``."""
         self._has_room = has_room
         self._next_is_due = False
 

@@ -33,7 +33,7 @@ class _Sample:
 
 
 class _Samples:
-    """What was counted in the last windows. All times are in ms, by one clock."""
+    """The values that were counted in the last windows. All times are in ms, by one clock."""
 
     __slots__ = ("_samples", "_window")
 

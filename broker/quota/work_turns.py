@@ -25,7 +25,8 @@ T = TypeVar("T")
 
 
 class TurnQueue:
-    """Those who wait for their turn of the event loop, in the order in which they came."""
+    """A queue of tasks that wait for their turn of the event loop, in the order in which they
+    came."""
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()

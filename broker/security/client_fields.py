@@ -1,4 +1,4 @@
-"""What a client may say over gRPC: a list of what is allowed, for each message of its port.
+"""Lists what a client may say over gRPC: the fields that are allowed, for each message of its port.
 
 A field that is not listed is cleared before any service sees the request, and so is every field
 that this version does not know: the request may be forwarded to a broker that does. So a field that

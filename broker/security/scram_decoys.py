@@ -26,7 +26,7 @@ KINDS_MAX: Final = 16
 
 
 class CredentialKind(NamedTuple):
-    """What a client sees of a credential before it logs in, without the random part.
+    """The parts of a credential that a client sees before it logs in, without the random part.
 
     ``alphabet`` is empty if salts are of any bytes.
     """

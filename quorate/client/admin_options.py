@@ -1,5 +1,5 @@
-"""How an admin client retries: Kafka's option, and one that KIP-599 proposes, beside those of
-``quorate.client.security``.
+"""Options for the retries of an admin client: Kafka's own, and one that KIP-599 proposes, beside
+those of ``quorate.client.security``.
 
     default.api.timeout.ms      time for one call with all its retries, in ms; default: 30000
     retry.on.quota.violation    true (default), or false: what is over a quota is refused at once

@@ -1,4 +1,5 @@
-"""How a client authenticates and which servers it trusts: librdkafka's options, for Kafka and gRPC.
+"""Options for how a client authenticates and which servers it trusts. They have librdkafka's names,
+and apply to Kafka and gRPC.
 
     security.protocol         PLAINTEXT (default), SSL, SASL_PLAINTEXT or SASL_SSL
     ssl.ca.location           PEM file: authorities that are trusted; default: the system's

@@ -1,4 +1,4 @@
-"""What counts as one client's address."""
+"""Decides which IP addresses count as one client's address."""
 
 import ipaddress
 from typing import Final

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
 
 STEPS: Final = 500
-"""How often, over the whole input, the pace is adjusted and the progress is reported."""
+"""The number of times that the pace is adjusted and the progress reported, over the whole input."""
 
 POLL_EVERY_RECORDS: Final = 1_000
 DELIVERY_TIMEOUT_S: Final = 120

@@ -35,8 +35,8 @@ from quorate.pipeline.sink_layout import BatchId, DataFile
 from quorate.spark.offset_ranges import OffsetRange
 
 ABORTED_KEPT_MS: Final = 7 * 24 * 3_600_000
-"""How long the intents of aborted batches are kept: the time within which a run that was taken over
-may wake up again."""
+"""The time for which the intents of aborted batches are kept, in ms. A run that was taken over may
+wake up again within it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from quorate.reassignment.reassignment_plan import (
 POLL_INTERVAL_S: Final = 0.25
 
 SETTLE_S: Final = 3.0
-"""How long brokers may contradict one another, in seconds. The controller knows that a reassignment
-has ended before every broker does."""
+"""The time for which brokers may contradict one another, in seconds. The controller knows that a
+reassignment has ended before every broker does."""
 
 PARTITIONS_PER_REQUEST: Final = 1_000
 

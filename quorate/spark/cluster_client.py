@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 CALL_TIMEOUT_SECONDS = 10.0
 PATIENCE_SECONDS = 3.0
-"""How long a broker may take to answer what another one can answer as well."""
+"""The time that a broker may take to answer a request that another one can answer as well."""
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 """The isolation levels, as Kafka numbers them."""
 READ_METHOD = "/quorate.v1.RangeRead/Read"
@@ -77,7 +77,7 @@ class ClusterClient:
         self._addresses = reached.found_behind(bootstrap_servers)
         self._channels = BrokerChannels(security.grpc)
         self.known = KnownTopics()
-        """What the brokers have told of topics so far."""
+        """The descriptions of topics that brokers have sent so far."""
 
     def __enter__(self) -> Self:
         return self

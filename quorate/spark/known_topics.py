@@ -1,4 +1,5 @@
-"""What a client was last told of topics: who leads their partitions, and who else has a copy."""
+"""Remembers what a client was last told of topics: who leads their partitions, and who else has a
+copy."""
 
 from dataclasses import dataclass
 

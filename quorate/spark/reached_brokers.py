@@ -1,4 +1,4 @@
-"""Which brokers this process has found, and which of them did not answer it lately.
+"""Remembers which brokers this process has found, and which of them did not answer it lately.
 
 A Python worker of Spark runs one task after another, each with a client of its own. What one task
 had to wait for, the next one need not find out again.
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 SILENT_SECONDS: Final = 30.0
-"""How long a broker that did not answer is passed over where another one can do the same."""
+"""The time for which a broker that did not answer is passed over if another one can do the same."""
 
 
 class ReachedBrokers:

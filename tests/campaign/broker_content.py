@@ -1,4 +1,4 @@
-"""What a broker's data folder holds, read as a broker reads it, and compared with what it held."""
+"""Reads a broker's data folder as a broker reads it, and compares it with what the folder held."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ _PIECE_BYTES = 1 << 20
 
 
 class LogContent(msgspec.Struct):
-    """All that one log knows."""
+    """The whole state of one log."""
 
     topic: str
     assigned_at: int
@@ -36,11 +36,11 @@ class LogContent(msgspec.Struct):
     """Epochs, producers and transactions, as text."""
     batches: dict[int, bytes]
     damaged: dict[int, str] = {}
-    """What was said instead of a batch, by offset."""
+    """The messages of the errors that were raised instead of a batch, by offset."""
 
 
 class BrokerContent(msgspec.Struct):
-    """All that a broker knows from its folder."""
+    """The whole state that a broker knows from its folder."""
 
     directory_id: bytes
     log_may_be_lost: bool

@@ -8,7 +8,7 @@ import msgspec
 
 
 class Outcome(enum.Enum):
-    """What came of one case."""
+    """The outcome of one case."""
 
     SAME = "same content"
     HEALED = "healed"

@@ -25,7 +25,7 @@ class Died(Exception):
 
 
 class TrialOutcome(msgspec.Struct, Generic[T], frozen=True):
-    """How the child ended: ``said``, and one other field."""
+    """The way in which the child ended: ``said``, and one other field."""
 
     value: T | None = None
     trace: str = ""
@@ -34,7 +34,7 @@ class TrialOutcome(msgspec.Struct, Generic[T], frozen=True):
     """The name of the signal that ended the child."""
     hung: bool = False
     said: str = ""
-    """What it wrote to standard error."""
+    """The text that the child wrote to standard error."""
 
 
 def in_child(work: Callable[[], T], limit_s: float, said: Path) -> TrialOutcome[T]:

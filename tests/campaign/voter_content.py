@@ -1,4 +1,4 @@
-"""What a voter's data folder holds, read as a voter reads it, and compared with what it held."""
+"""Reads a voter's data folder as a voter reads it, and compares it with what the folder held."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ NAMED = process._FOR_PEOPLE
 
 
 class VoterContent(msgspec.Struct):
-    """All that a voter knows from its folder."""
+    """The whole state that a voter knows from its folder."""
 
     directory_id: bytes
     term: int
@@ -40,7 +40,7 @@ class VoterContent(msgspec.Struct):
     voter_set_version: int
     first_voters: dict[int, bytes]
     lacking: tuple[str, ...]
-    """What the other voters would say that it lacks."""
+    """The reports in which the other voters would say what this one lacks."""
     backup: bytes = b""
 
 

@@ -14,7 +14,7 @@ _BATCH: Final = struct.Struct(">qiibIhi")
 
 
 class Seen(NamedTuple):
-    """What an answer to a fetch says of a partition."""
+    """The state of a partition as an answer to a fetch tells it."""
 
     error_code: int
     high_watermark: int

@@ -164,7 +164,8 @@ class FaultRun:
         assert not falls, f"{len(falls)} offsets fell: {falls[:5]}"
 
     def _check_replicas(self) -> None:
-        """What is acknowledged lies below the high watermark: there, copies are equal."""
+        """Check that copies are equal below the high watermark, where all that is acknowledged
+        lies."""
         ends: dict[str, int] = {}
         for topic in (PLAIN, ONCE):
             for partition, offset in list(self._loads[topic].acknowledged.offsets.values()):

@@ -14,9 +14,9 @@ from typing import Final, TypeGuard
 TESTS_ROOT: Final = Path(__file__).resolve().parents[1]
 CLUSTER_ROOMS: Final = ("clients", "integration", "spark")
 PLUGIN_FIXTURES: Final = frozenset({"quorate_cluster", "module_quorate_cluster"})
-"""Those of ``quorate.testing.pytest_plugin``."""
+"""The fixtures of ``quorate.testing.pytest_plugin``."""
 STARTERS: Final = frozenset({"running_cluster", "mixed_cluster", "QuorumCluster"})
-"""What a fixture calls that starts server processes by itself."""
+"""The functions and classes that a fixture calls if it starts server processes by itself."""
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 

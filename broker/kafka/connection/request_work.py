@@ -93,7 +93,7 @@ class RequestWork:
 
 
 class Repeated(Enum):
-    """What is done with items that a request names more than once."""
+    """The treatment of items that a request names more than once."""
 
     KEPT = auto()
     """Each is answered, because answers are small and cheap."""

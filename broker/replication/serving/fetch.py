@@ -32,9 +32,8 @@ _PARTITION_BYTES_MAX: Final = 8 << 20
 
 _FEW_PARTITIONS: Final = 64
 _LOOK_BYTES: Final = 16 << 10
-"""What a look at one partition counts as, among many: it takes as long as reading so many bytes,
-even if nothing is read.
-"""
+"""The bytes that a look at one partition counts as: it takes as long as reading so many bytes, even
+if nothing is read."""
 
 _NOT_LOOKED_AT: Final = FetchOutcome()
 

@@ -47,12 +47,12 @@ def make_private_folder(path: Path) -> None:
 
 
 class Narrowed(NamedTuple):
-    """What became of a folder that others had rights to."""
+    """The result of taking away the rights that others had to a folder."""
 
     changed: int
     """The number of files and folders that others have no rights to any more."""
     left: tuple[Path, ...]
-    """Those that could not be changed, or must not be: they are somebody else's."""
+    """The files and folders that could not be changed, or must not be: they are somebody else's."""
 
 
 def narrow(folder: Path) -> Narrowed:

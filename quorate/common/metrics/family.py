@@ -44,9 +44,8 @@ class Family:
 
 
 class Distribution(NamedTuple):
-    """How often a value fell into each bucket (one more than `BUCKETS_S`), and the sum of the
-    values.
-    """
+    """The number of values in each bucket (one more than `BUCKETS_S`), and the sum of the
+    values."""
 
     counts: tuple[int, ...]
     sum: float

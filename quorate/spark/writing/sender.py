@@ -27,7 +27,7 @@ SILENCE_MS: Final = 2_000
 """The time without an answer after which the sender asks the cluster for a new leader."""
 
 ANSWER_GRACE_MS: Final = 5_000
-"""How much later than the timeout of its replicas a leader may answer."""
+"""The time by which a leader may answer later than the timeout of its replicas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class SenderSettings:
     """The timeouts of a writer."""
 
     delivery_timeout_ms: int
-    """How long a partition may go on failing before the task fails."""
+    """The time for which a partition may go on failing before the task fails."""
     request_timeout_ms: int
-    """How long a leader may wait for its replicas."""
+    """The time for which a leader may wait for its replicas."""
 
 
 class Sender:

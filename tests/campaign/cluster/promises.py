@@ -1,4 +1,4 @@
-"""What a cluster has acknowledged, and whether it is there."""
+"""Keeps what a cluster has acknowledged, and checks that it is there."""
 
 import random
 from collections.abc import Sequence

@@ -18,7 +18,7 @@ _LIMIT_S = 60.0
 
 
 class Differences(NamedTuple):
-    """What is wrong with the replicas of brokers."""
+    """The faults that were found in the replicas of several brokers."""
 
     unreadable: Sequence[int]
     """The positions of the folders with batches that are damaged: such a batch is not served, and
