@@ -24,6 +24,7 @@ from quorate.broker.assembly.services import BrokerServices
 from quorate.broker.assembly.shared_parts import SharedParts
 from quorate.broker.config.log import LOG_DIR
 from quorate.broker.config.node import CONTROLLED_SHUTDOWN_TIMEOUT_MS
+from quorate.quorum.quorum_errors import MetadataUnreadable
 
 
 class BrokerServer:
@@ -87,6 +88,8 @@ class BrokerServer:
         finally:
             log_fails.cancel()
             metadata_fails.cancel()
+        if isinstance(follower.failure, MetadataUnreadable):
+            return str(follower.failure)
         if follower.failure is not None:
             return f"{follower.failure}. Start this broker again; if that does not help, report it"
         return (

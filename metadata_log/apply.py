@@ -11,12 +11,12 @@ alone where certificates tell its name, and a retry is never applied twice.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from quorate.common.invariants import BrokenInvariant
 from quorate.common.types import NO_BROKER, NO_SESSION, BrokerId, MetadataOffset
 from quorate.metadata_log.draft import Draft
-from quorate.metadata_log.features import BRIDGE, brokers_may_write
+from quorate.metadata_log.features import BRIDGE, READ_BY_RELEASE_0_1, brokers_may_write
 from quorate.metadata_log.image import (
     INTER_BROKER_PROTOCOL,
     LEAST_LEVEL,
@@ -41,6 +41,8 @@ from quorate.metadata_log.records import (
 )
 from quorate.metadata_log.rules.membership import why_not_use
 from quorate.metadata_log.rules.table import RULES, Rule
+
+_NEWEST_RECORDS: Final = max(rule.since for rule in RULES.values())
 
 
 class RecordNotInForce(Exception):
@@ -120,6 +122,8 @@ def _apply_one(draft: Draft, offset: MetadataOffset, transaction: Transaction) -
 
 
 def _applied(draft: Draft, offset: MetadataOffset, transaction: Transaction) -> TransactionResult:
+    if draft.metadata_version < _NEWEST_RECORDS:
+        _require_known(draft, transaction)
     client = transaction.client_id
     writer = transaction.writer
     if writer != NO_BROKER:
@@ -284,6 +288,20 @@ def _answers_for(writer: BrokerId, operation: Operation) -> bool:
     }
     by_controller = any(isinstance(one, ControllerEpochIs) for one in operation.conditions)
     return not by_controller and named == {broker_path(writer)}
+
+
+def _require_known(draft: Draft, transaction: Transaction) -> None:
+    """Pass the transaction over if a voter of an earlier release cannot read it, whatever else
+    would become of its operations: that voter runs none of them (B4).
+
+    Records that 0.1.0 knows are judged where they are applied, as it does.
+    """
+    level = draft.metadata_version
+    for operation in transaction.operations:
+        for record in operation.records:
+            since = RULES[type(record)].since
+            if since > READ_BY_RELEASE_0_1 and since > level:
+                raise RecordNotInForce(type(record).__name__, since, level)
 
 
 def _require_in_force(draft: Draft, record: Record, rule: Rule) -> None:

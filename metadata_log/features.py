@@ -55,6 +55,9 @@ NEWEST_INTER_BROKER_PROTOCOL: Final = 2
 NEWEST_METADATA_VERSION: Final = 6
 
 
+READ_BY_RELEASE_0_1: Final = 4
+
+
 class Feature(NamedTuple):
     """A feature, as this version knows it."""
 
@@ -100,6 +103,18 @@ brokers know them (Q7).
 def level_of(key: str) -> int:
     """Return the ``inter_broker_protocol`` from which on brokers know the key."""
     return KEYS_SINCE.get(stored_name(key), LEAST_LEVEL)
+
+
+def why_unreadable(image: Image, level: int) -> str | None:
+    """Return why a process that reads records up to ``level`` of metadata_version cannot follow
+    the log, or None if it can. 0 is a process of 0.1.0, which does not say its level.
+    """
+    if image.metadata_version <= (level or READ_BY_RELEASE_0_1):
+        return None
+    return (
+        f"the quorum writes records of {METADATA_VERSION} {image.metadata_version}, and this "
+        f"process reads {level or READ_BY_RELEASE_0_1} at most: install the newer version on it"
+    )
 
 
 def brokers_may_write(image: Image | Draft) -> bool:

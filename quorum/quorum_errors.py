@@ -37,5 +37,9 @@ class BackupError(QuorumError):
     """A backup cannot be taken, read or restored; the message says why and what to do."""
 
 
+class MetadataUnreadable(QuorumError):
+    """The metadata log holds what this release cannot read: a newer one wrote it."""
+
+
 class OffsetUnavailable(QuorumError):
     """The metadata log is not kept so far back, or has not come so far."""

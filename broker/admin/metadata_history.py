@@ -20,7 +20,7 @@ from quorate.metadata_log.apply import apply_run
 from quorate.metadata_log.image import Image
 from quorate.metadata_log.snapshot.snapshot import snapshot_offset
 from quorate.metadata_log.tree.history import KeyChange, Kinds, history
-from quorate.quorum.client.watch import SILENCE_S, SnapshotLoaded, decoded
+from quorate.quorum.client.watch import SILENCE_S, SnapshotLoaded, decoded, watch_request
 from quorate.quorum.quorum_errors import QuorumUnavailable
 from quorate_proto.v1.admin_pb2 import MetadataChanges, MetadataOffsetsResponse
 from quorate_proto.v1.quorum_pb2 import WatchEvent, WatchRequest
@@ -29,7 +29,7 @@ YIELD_INTERVAL_S: Final = 0.003
 """The time after which other tasks get their turn, between two transactions or two rows."""
 
 KEPT_S: Final = 600.0
-_FROM_OLDEST: Final = WatchRequest(from_oldest=True)
+_FROM_OLDEST: Final = watch_request(from_oldest=True)
 
 
 class LogCompactedMeanwhile(QuorumUnavailable):
@@ -112,7 +112,7 @@ class MetadataHistory:
         if state is not None:
             yield reading.begin(*state)
             try:
-                async for frame in self._rest(reading, WatchRequest(from_offset=state.next_offset)):
+                async for frame in self._rest(reading, watch_request(state.next_offset)):
                     yield frame
                 return
             except LogCompactedMeanwhile:

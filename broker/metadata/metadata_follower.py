@@ -15,9 +15,11 @@ import immutables
 from quorate.common.invariants import BrokenInvariant
 from quorate.common.types import MetadataOffset
 from quorate.metadata_log.apply import apply_run
+from quorate.metadata_log.features import NEWEST_METADATA_VERSION, why_unreadable
 from quorate.metadata_log.image import Changes, Image
 from quorate.metadata_log.records import Transaction
 from quorate.quorum.client.quorum_client import SnapshotLoaded, TransactionsApplied, WatchEvent
+from quorate.quorum.quorum_errors import MetadataUnreadable
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -80,7 +82,7 @@ class MetadataFollower:
         self._task: asyncio.Task[None] | None = None
         self.has_failed = asyncio.Event()
         """Set when the log cannot be applied any more: the image is too old for every decision."""
-        self.failure: BrokenInvariant | None = None
+        self.failure: BrokenInvariant | MetadataUnreadable | None = None
         self.image = Image()
         self.applied_offset = MetadataOffset(0)
 
@@ -112,7 +114,7 @@ class MetadataFollower:
         """Return the image, once everything up to metadata offset ``offset`` is applied to it.
 
         Raises:
-            BrokenInvariant: the log cannot be applied any more.
+            BrokenInvariant, MetadataUnreadable: the log cannot be applied any more.
         """
         if self.failure is not None:
             raise self.failure
@@ -127,11 +129,16 @@ class MetadataFollower:
             await self._follow()
         except BrokenInvariant as broken:
             log.critical("the metadata log cannot be applied: %s", broken, exc_info=broken)
-            self.failure = broken
-            self.has_failed.set()
-            for _, waiter in self._waiters:
-                if not waiter.done():
-                    waiter.set_exception(broken)
+            self._fail(broken)
+        except MetadataUnreadable as unreadable:
+            self._fail(unreadable)
+
+    def _fail(self, failure: BrokenInvariant | MetadataUnreadable) -> None:
+        self.failure = failure
+        self.has_failed.set()
+        for _, waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_exception(failure)
 
     async def _follow(self) -> None:
         async for event in self._quorum.watch(MetadataOffset(self.applied_offset + 1)):
@@ -151,6 +158,8 @@ class MetadataFollower:
         self._advance_to(image.offset)
 
     def _advance(self, image: Image, changes: Changes, offset: MetadataOffset) -> None:
+        if image.features is not self.image.features:
+            _require_readable(image)
         self.image = image
         for observer, kinds in self._observers:
             if not kinds or any(getattr(changes, kind) for kind in kinds):
@@ -166,6 +175,12 @@ class MetadataFollower:
         for waiter in reached:
             if not waiter.done():
                 waiter.set_result(None)
+
+
+def _require_readable(image: Image) -> None:
+    """Stop before an image of which this release may lack a part (B4)."""
+    if why := why_unreadable(image, NEWEST_METADATA_VERSION):
+        raise MetadataUnreadable(why)
 
 
 def changes_between(before: Image, after: Image) -> Changes:

@@ -4,6 +4,8 @@ rule 9).
 
 from typing import Final
 
+import msgspec
+
 from quorate.common.types import NO_BROKER, BrokerEpoch, BrokerId, MetadataOffset
 from quorate.metadata_log import features
 from quorate.metadata_log.draft import Draft, require_id
@@ -38,6 +40,9 @@ def session_opened(draft: Draft, offset: MetadataOffset, record: SessionOpened) 
         raise OperationRefused(
             ResultCode.CONDITION_FAILED, f"session {record.session_id.hex()} exists"
         )
+    if record.broker_id != NO_BROKER and draft.metadata_version < features.PROVEN_WRITERS:
+        # Voters that do not know the field open the session for nobody (B4).
+        record = msgspec.structs.replace(record, broker_id=NO_BROKER)
     draft.sessions.put(record.session_id, record)
     return offset
 

@@ -10,12 +10,14 @@ import grpc
 
 from quorate.common.types import MetadataOffset
 from quorate.metadata_log.apply import apply
-from quorate.metadata_log.codec import decode_transaction
+from quorate.metadata_log.codec import MalformedTransaction, decode_transaction
+from quorate.metadata_log.features import NEWEST_METADATA_VERSION
 from quorate.metadata_log.image import Image
 from quorate.metadata_log.records import Transaction
+from quorate.metadata_log.snapshot.builder import InvalidSnapshot
 from quorate.metadata_log.snapshot.snapshot import decode_snapshot
 from quorate.quorum.client.directory import VoterDirectory
-from quorate.quorum.quorum_errors import OffsetUnavailable
+from quorate.quorum.quorum_errors import MetadataUnreadable, OffsetUnavailable
 from quorate.quorum.voter_channels import stub_of
 from quorate_proto.v1 import quorum_pb2 as pb
 
@@ -46,8 +48,24 @@ class TransactionsApplied(NamedTuple):
 WatchEvent = SnapshotLoaded | TransactionsApplied
 
 
+def watch_request(
+    from_offset: int = 0, *, from_oldest: bool = False, linearizable: bool = False
+) -> pb.WatchRequest:
+    """Return the request of a client that reads what this release reads."""
+    return pb.WatchRequest(
+        from_offset=from_offset,
+        from_oldest=from_oldest,
+        linearizable=linearizable,
+        metadata_version_max=NEWEST_METADATA_VERSION,
+    )
+
+
 async def follow(directory: VoterDirectory, start: MetadataOffset) -> AsyncIterator[WatchEvent]:
-    """Yield events without end. When a voter is lost, the next one continues where it stopped."""
+    """Yield events without end. When a voter is lost, the next one continues where it stopped.
+
+    Raises:
+        MetadataUnreadable: the log holds what this release cannot read.
+    """
     next_offset = start
     attempt = 0
     while True:
@@ -64,6 +82,8 @@ async def follow(directory: VoterDirectory, start: MetadataOffset) -> AsyncItera
             why = "it ended the watch"
         except grpc.aio.AioRpcError as error:
             why = error.details() or error.code().name
+            if error.code() == grpc.StatusCode.FAILED_PRECONDITION:
+                raise MetadataUnreadable(why) from error
         except TimeoutError:
             why = f"silent for {SILENCE_S:g} s"
         attempt += 1
@@ -75,7 +95,7 @@ async def follow(directory: VoterDirectory, start: MetadataOffset) -> AsyncItera
 async def _from_one_voter(
     directory: VoterDirectory, address: str, start: MetadataOffset
 ) -> AsyncIterator[WatchEvent]:
-    call = stub_of(directory.channel(address)).Watch(pb.WatchRequest(from_offset=start))
+    call = stub_of(directory.channel(address)).Watch(watch_request(start))
     async for event in read_events(call, start):
         yield event
 
@@ -110,7 +130,24 @@ async def _received(call: Any) -> AsyncGenerator[pb.WatchEvent, None]:  # noqa: 
 async def decoded(
     events: AsyncIterator[pb.WatchEvent], start: MetadataOffset
 ) -> AsyncGenerator[WatchEvent, None]:
-    """Yield the decoded events of a watch from ``start`` on. Heartbeats are left out."""
+    """Yield the decoded events of a watch from ``start`` on. Heartbeats are left out.
+
+    Raises:
+        MetadataUnreadable: the log holds what this release cannot read.
+    """
+    try:
+        async for event in _decoded(events, start):
+            yield event
+    except (InvalidSnapshot, MalformedTransaction) as error:
+        raise MetadataUnreadable(
+            f"the quorum sent what this release cannot read, which reads metadata_version "
+            f"{NEWEST_METADATA_VERSION} at most: {error}. Install the release that the quorum runs"
+        ) from error
+
+
+async def _decoded(
+    events: AsyncIterator[pb.WatchEvent], start: MetadataOffset
+) -> AsyncGenerator[WatchEvent, None]:
     told_offset = start - 1
     chunks: list[bytes] = []
     async for event in events:

@@ -14,6 +14,7 @@ from quorate.common.files.data_folder import (
 from quorate.metadata_log.image import Image
 from quorate.metadata_log.snapshot.snapshot import decode_snapshot
 from quorate.quorum.client.directory import VoterDirectory
+from quorate.quorum.client.watch import watch_request
 from quorate.quorum.operations.backup_file import Backup, BackupHeader
 from quorate.quorum.quorum_errors import BackupError
 from quorate.quorum.raft.network.raft_frames import REGULAR
@@ -62,7 +63,7 @@ async def _from_voter(
     stub = stub_of(directory.channel(address))
     await stub.Read(pb.ReadRequest(linearizable=True), timeout=min(timeout_s, _READ_TIMEOUT_S))
     status = await directory.status(address)
-    call = stub.Watch(pb.WatchRequest(from_offset=0, linearizable=True), timeout=timeout_s)
+    call = stub.Watch(watch_request(linearizable=True), timeout=timeout_s)
     chunks = []
     try:
         async for event in call:

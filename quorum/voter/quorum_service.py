@@ -17,6 +17,7 @@ from quorate.common.grpc_support.refusal_log import RefusalLog, peer_host
 from quorate.common.tls.identity import broker_of, may_call
 from quorate.common.tls.tls_config import PLAINTEXT, VOTER_SECURITY, require_loopback
 from quorate.common.types import BrokerId, MetadataOffset, SessionId, VoterId
+from quorate.metadata_log.features import why_unreadable
 from quorate.metadata_log.records import QuorumVoter, SessionClosed, SessionOpened
 from quorate.metadata_log.rules.membership import why_not_use
 from quorate.metadata_log.snapshot.snapshot import encode_snapshot
@@ -200,6 +201,8 @@ class QuorumService(QuorumServicer):
     async def Watch(
         self, request: pb.WatchRequest, context: Context
     ) -> AsyncIterator[pb.WatchEvent]:
+        if why := why_unreadable(self._voter.image, request.metadata_version_max):
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, why)
         start = None if request.from_oldest else MetadataOffset(request.from_offset)
         at_least = NOTHING
         if request.linearizable:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, cast
 from quorate.common.types import MetadataOffset
 from quorate.metadata_log.apply import apply_run
 from quorate.metadata_log.codec import MalformedTransaction, decode_transaction
-from quorate.metadata_log.features import NEWEST_METADATA_VERSION
+from quorate.metadata_log.features import NEWEST_METADATA_VERSION, why_unreadable
 from quorate.metadata_log.image import Image, VoterSet
 from quorate.metadata_log.reader import AppliedEntry
 from quorate.metadata_log.records import Transaction, TransactionResult
@@ -90,12 +90,8 @@ class QuorumStateMachine:
 
 def _require_readable(image: Image) -> None:
     """Stop a voter that could not read all records, before it comes to another state (B4)."""
-    level = image.metadata_version
-    if level > NEWEST_METADATA_VERSION:
-        raise SafetyViolation(
-            f"the quorum writes records of metadata_version {level}, and this voter reads "
-            f"{NEWEST_METADATA_VERSION} at most: install the newer version on it"
-        )
+    if why := why_unreadable(image, NEWEST_METADATA_VERSION):
+        raise SafetyViolation(why)
 
 
 def is_transaction(command: bytes) -> bool:

@@ -21,6 +21,7 @@ from quorate.metadata_log.records import (
     Transaction,
 )
 from quorate.metadata_log.snapshot.snapshot import decode_snapshot
+from quorate.quorum.client.watch import watch_request
 from quorate.quorum.voter.leader_forwarding import FOR_BROKER, FORWARDED_ONCE
 from quorate.quorum.voter_channels import open_channel, stub_of
 from quorate_proto.v1 import quorum_pb2 as pb
@@ -128,7 +129,7 @@ async def read(stub: Stub, _session: SessionId, _broker_id: int) -> None:
 
 
 async def watch(stub: Stub, _session: SessionId, _broker_id: int) -> None:
-    async for _ in stub.Watch(pb.WatchRequest(), timeout=TIMEOUT_S):
+    async for _ in stub.Watch(watch_request(), timeout=TIMEOUT_S):
         return
 
 

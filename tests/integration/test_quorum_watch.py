@@ -12,9 +12,8 @@ from quorate.common.types import MetadataOffset
 from quorate.metadata_log.records import Operation, SessionOpened
 from quorate.quorum.client.directory import VoterDirectory
 from quorate.quorum.client.quorum_client import QuorumClient, SnapshotLoaded, TransactionsApplied
-from quorate.quorum.client.watch import read_events
+from quorate.quorum.client.watch import read_events, watch_request
 from quorate.quorum.voter_channels import stub_of
-from quorate_proto.v1 import quorum_pb2 as pb
 from tests.integration.quorum_writes import Writer, applied_from, new_key, write
 from tests.support.quorum_cluster import QuorumCluster, connected
 from tests.support.waiting import async_wait_until
@@ -67,7 +66,7 @@ async def test_e5_a_linearizable_watch_begins_with_all_that_was_acknowledged(
                 for address in quorum.addresses:
                     written = await write(client)
                     call = stub_of(directory.channel(address)).Watch(
-                        pb.WatchRequest(linearizable=True)
+                        watch_request(linearizable=True)
                     )
                     async with aclosing(read_events(call, MetadataOffset(0))) as events:  # type: ignore[type-var]  # A generator.
                         first = await anext(events)

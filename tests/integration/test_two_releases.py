@@ -7,12 +7,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 
+from quorate.common.types import MetadataOffset
+from quorate.metadata_log.apply import apply
+from quorate.metadata_log.codec import decode_transaction, encode_transaction
+from quorate.metadata_log.records import Transaction
 from tests.support.installed_wheel import InstalledWheel, unpack_wheel
+from tests.support.releases.elsewhere import Elsewhere
+from tests.support.releases.levels import (
+    INTER_BROKER_PROTOCOL,
+    METADATA_VERSION,
+    give_office_to,
+    levels,
+    refusal,
+)
 from tests.support.releases.mixed_cluster import MixedCluster, mixed_cluster
 from tests.support.releases.table import ONLINE_FROM, Release, extract, release, why_not_here
 from tests.support.releases.traffic import traffic
-from tests.support.waiting import wait_until
+from tests.unit.metadata_log.test_apply_properties import logs, same_state, world_at
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -46,26 +59,6 @@ def _unpacked(one: Release, folder: Path) -> InstalledWheel:
     return unpack_wheel(folder, extract(one, folder / "source"))
 
 
-def levels(cluster: MixedCluster) -> dict[str, int]:
-    return {feature.name: feature.level for feature in cluster.status().features}
-
-
-def give_office_to(cluster: MixedCluster, broker_id: int) -> None:
-    """Make the broker the controller."""
-    with cluster.admin() as admin:
-        if admin.cluster_status().controller_id != broker_id:
-            admin.move_controller(broker_id)
-    wait_until(lambda: cluster.controller_id() == broker_id, f"broker {broker_id} to control")
-
-
-def refusal(cluster: MixedCluster, feature: str, level: int) -> str:
-    """Return why the feature cannot be raised."""
-    with cluster.admin() as admin:
-        (result,) = admin.update_features({feature: level})
-    assert result.error == "FEATURE_UPDATE_FAILED", result
-    return result.message
-
-
 def test_b4_f6_an_old_voter_and_an_old_broker_work_beside_new_ones(
     small: MixedCluster, new: InstalledWheel
 ) -> None:
@@ -77,6 +70,35 @@ def test_b4_f6_an_old_voter_and_an_old_broker_work_beside_new_ones(
         for controller_id, why in ((2, "knows levels up to 4"), (1, "all voters (4 at most)")):
             give_office_to(small, controller_id)
             clients.go_on()
-            assert why in refusal(small, "metadata_version", 6)
-        assert levels(small) == {"inter_broker_protocol": 1, "metadata_version": 4}
+            assert why in refusal(small, METADATA_VERSION, 6)
+        assert levels(small) == {INTER_BROKER_PROTOCOL: 1, METADATA_VERSION: 4}
         clients.end()
+
+
+@pytest.fixture(scope="module")
+def elsewhere(old: InstalledWheel) -> Iterator[Elsewhere]:
+    with Elsewhere(old) as elsewhere:
+        yield elsewhere
+
+
+@given(log=logs)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_b4_voters_of_both_releases_come_to_the_same_state(
+    elsewhere: Elsewhere, log: list[Transaction]
+) -> None:
+    """At the levels of the earlier release, of any log, with records that it does not know."""
+    before = world_at(release(ONLINE_FROM[-1]).metadata_version)
+    here, codes = before, []
+    entries = [
+        (MetadataOffset(before.offset + place), encode_transaction(one))
+        for place, one in enumerate(log, 1)
+    ]
+    for offset, encoded in entries:
+        applied = apply(here, offset, decode_transaction(encoded))
+        here = applied.image
+        codes.append([int(result.code) for result in applied.result.results])
+    there, codes_there = elsewhere.apply(before, entries)
+    assert same_state(there, here)
+    assert (there.histories, there.deleted_topics) == (here.histories, here.deleted_topics)
+    for found, known in zip(codes, codes_there, strict=True):
+        assert known in (None, found)

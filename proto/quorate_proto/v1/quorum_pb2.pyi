@@ -416,12 +416,15 @@ class WatchRequest(google.protobuf.message.Message):
     RECORD_KINDS_FIELD_NUMBER: builtins.int
     FROM_OLDEST_FIELD_NUMBER: builtins.int
     LINEARIZABLE_FIELD_NUMBER: builtins.int
+    METADATA_VERSION_MAX_FIELD_NUMBER: builtins.int
     from_offset: builtins.int
     """First offset wanted: last known + 1; 0 asks for a snapshot first."""
     from_oldest: builtins.bool
     """Instead of from_offset: the oldest state that is kept, as a snapshot, then everything since."""
     linearizable: builtins.bool
     """Begin once everything acknowledged before this call is applied here; a snapshot has all of it."""
+    metadata_version_max: builtins.int
+    """The client reads records up to this level; 0: it is of release 0.1.0, which reads 4."""
     @property
     def record_kinds(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Only transactions holding one of these kinds; empty = all (needed to follow the image)."""
@@ -433,8 +436,9 @@ class WatchRequest(google.protobuf.message.Message):
         record_kinds: collections.abc.Iterable[builtins.str] | None = ...,
         from_oldest: builtins.bool = ...,
         linearizable: builtins.bool = ...,
+        metadata_version_max: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["from_offset", b"from_offset", "from_oldest", b"from_oldest", "linearizable", b"linearizable", "record_kinds", b"record_kinds"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["from_offset", b"from_offset", "from_oldest", b"from_oldest", "linearizable", b"linearizable", "metadata_version_max", b"metadata_version_max", "record_kinds", b"record_kinds"]) -> None: ...
 
 Global___WatchRequest: typing_extensions.TypeAlias = WatchRequest
 

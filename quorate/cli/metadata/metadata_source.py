@@ -71,16 +71,16 @@ async def image_now(where: MetadataAddress) -> "Image":
     """
     import grpc
 
-    from quorate_proto.v1 import quorum_pb2 as pb
+    from quorate.quorum.client.watch import watch_request
 
     async with _watcher(where) as begin:
         try:
-            return await _first_image(where, begin(pb.WatchRequest(linearizable=True)))
+            return await _first_image(where, begin(watch_request(linearizable=True)))
         except grpc.aio.AioRpcError as error:
             why = error.details() or error.code().name
         except TimeoutError:
             why = "the quorum confirms nothing"
-        image = await _first_image(where, begin(pb.WatchRequest()))
+        image = await _first_image(where, begin(watch_request()))
     echo(f"perhaps outdated, as of offset {image.offset}: {why}", err=True)
     return image
 
@@ -150,10 +150,9 @@ async def watch(
             addresses that were asked.
     """
     from quorate.common.types import MetadataOffset
-    from quorate.quorum.client.watch import read_events
-    from quorate_proto.v1 import quorum_pb2 as pb
+    from quorate.quorum.client.watch import read_events, watch_request
 
-    request = pb.WatchRequest(from_offset=from_offset, from_oldest=from_oldest)
+    request = watch_request(from_offset=from_offset, from_oldest=from_oldest)
     async with (
         _watcher(where) as begin,
         aclosing(read_events(begin(request), MetadataOffset(from_offset))) as events,  # type: ignore[type-var]  # A generator.

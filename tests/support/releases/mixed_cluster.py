@@ -12,8 +12,10 @@ from quorate.cluster.layout import Node, NodeKind, load_nodes, write_config
 from quorate.cluster.local import LocalCluster, NodeKey
 from quorate.cluster.settings import check_settings
 from quorate.quorum.client.directory import VoterDirectory
+from quorate.quorum.quorum_config import QUORUM_VOTERS
 from quorate.testing import RunningCluster
 from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse
+from tests.support.cli import quorate
 from tests.support.installed_wheel import InstalledWheel
 from tests.support.waiting import wait_until
 from tests.support.whole_cluster import wait_until_whole
@@ -62,6 +64,32 @@ class MixedCluster(RunningCluster):
         self.restart_broker(broker_id)
         wait_until_whole(self)
 
+    def empty_folder(self, kind: NodeKind, node_id: int) -> None:
+        """Delete the data of a node that does not run."""
+        shutil.rmtree(self.folder / f"{kind}-{node_id}")
+
+    def set_folder_aside(self, kind: NodeKind, node_id: int) -> Path:
+        """Give a node that does not run an empty folder, and return where its own one is."""
+        folder = self.folder / f"{kind}-{node_id}"
+        return folder.rename(folder.with_suffix(".aside"))
+
+    def put_folder_back(self, kind: NodeKind, node_id: int, kept: Path) -> None:
+        """Undo ``set_folder_aside``."""
+        self.empty_folder(kind, node_id)
+        kept.rename(self.folder / f"{kind}-{node_id}")
+
+    def replace_voter(self, voter_id: int, release: InstalledWheel) -> None:
+        """Remove the voter, and add it again with an empty folder and that release."""
+        at = ("--data", str(self.folder))
+        address = voter_address(self._released.node("quorum", voter_id))
+        self.stop_voter(voter_id)
+        quorate("quorum", "remove-voter", str(voter_id), *at)
+        self.empty_folder("quorum", voter_id)
+        self.install("quorum", voter_id, release)
+        self.restart_voter(voter_id)
+        quorate("quorum", "add-voter", address, *at)
+        wait_until(lambda: self._keeps_up(voter_id), f"voter {voter_id} to keep up")
+
     def configure(self, broker_id: int, config: Mapping[str, object]) -> None:
         """Change the broker's configuration file."""
         for node in load_nodes(self.folder):
@@ -106,6 +134,12 @@ class MixedCluster(RunningCluster):
         finally:
             await directory.close()
         return [answer for answer in answers if isinstance(answer, QuorumStatusResponse)]
+
+
+def voter_address(node: Node) -> str:
+    """Return how commands name that voter: id@host:raft/grpc."""
+    entries = str(node.config[QUORUM_VOTERS.name]).split(",")
+    return next(entry for entry in entries if entry.startswith(f"{node.id}@"))
 
 
 @contextmanager

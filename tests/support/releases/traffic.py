@@ -97,12 +97,23 @@ class Changer:
         what was refused not at all.
         """
         assert not self._thread.is_alive(), "the changer did not stop"
-        log = written(self._cluster, PREFIX)
-        times = {name: len(operations) for name, operations in log.items()}
         changes = self.changes
+        times: dict[str, int] = {}
+
+        def missing() -> set[str]:
+            """The broker that says how far the log goes may not have heard of its end yet."""
+            nonlocal times
+            log = written(self._cluster, PREFIX)
+            times = {name: len(operations) for name, operations in log.items()}
+            return changes.made - set(times)
+
+        wait_until(
+            lambda: not missing(),
+            lambda: f"all acknowledged changes in the log: {missing()} are not",
+            timeout_s=CHANGE_TIMEOUT_S,
+        )
         assert not changes.refused
-        assert {name: times.get(name, 0) for name in changes.made} == dict.fromkeys(changes.made, 1)
-        assert all(times.get(name, 0) <= 1 for name in changes.unknown)
+        assert {name: number for name, number in times.items() if number > 1} == {}
         assert set(times) <= changes.made | changes.unknown
 
     def _run(self) -> None:
@@ -116,7 +127,7 @@ class Changer:
         client_id = f"{PREFIX}{number}"
         changes = self.changes
         try:
-            codes = asyncio.run(self._asked(broker_id, number, client_id))
+            codes = asyncio.run(asked(self._cluster, broker_id, client_id, *_change_number(number)))
         except (OSError, TimeoutError, EOFError, asyncio.IncompleteReadError):
             changes.unknown.add(client_id)
             return
@@ -128,16 +139,19 @@ class Changer:
         else:
             changes.refused[client_id] = codes
 
-    async def _asked(self, broker_id: int, number: int, client_id: str) -> list[int]:
-        key, version, values = _change_number(number)
-        async with asyncio.timeout(CHANGE_TIMEOUT_S):
-            client = await WireClient.connect(endpoint(self._cluster, broker_id))
-            try:
-                client.send_bytes(sized(request_frame(key, version, values, client_id=client_id)))
-                _, answer = read_answer(key, version, await client.answer())
-            finally:
-                await client.close()
-        return error_codes(answer)
+
+async def asked(
+    cluster: RunningCluster, broker_id: int, client_id: str, key: int, version: int, values: Values
+) -> list[int]:
+    """Return the error codes with which the broker answers that request."""
+    async with asyncio.timeout(CHANGE_TIMEOUT_S):
+        client = await WireClient.connect(endpoint(cluster, broker_id))
+        try:
+            client.send_bytes(sized(request_frame(key, version, values, client_id=client_id)))
+            _, answer = read_answer(key, version, await client.answer())
+        finally:
+            await client.close()
+    return error_codes(answer)
 
 
 def _change_number(number: int) -> tuple[int, int, Values]:

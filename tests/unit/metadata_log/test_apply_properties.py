@@ -18,9 +18,11 @@ from quorate.common.types import (
 )
 from quorate.metadata_log import records as r
 from quorate.metadata_log.apply import Applied, apply, apply_run
+from quorate.metadata_log.features import NEWEST_METADATA_VERSION
 from quorate.metadata_log.image import Image
 from tests.support.metadata import (
     MetadataLogBuilder,
+    first_voter_set,
     quorum_voter,
     scram_credential,
     session_of,
@@ -50,7 +52,13 @@ SCALARS = ("controller", "controller_epoch", "next_producer_id", "voter_set")
 
 def world() -> Image:
     """Three brokers, broker 1 the controller, two topics: most random records nearly fit."""
-    log = MetadataLogBuilder()
+    return world_at(NEWEST_METADATA_VERSION)
+
+
+def world_at(level: int) -> Image:
+    """The same, of a quorum that began at that metadata version."""
+    log = MetadataLogBuilder(begun=False)
+    log.write(msgspec.structs.replace(first_voter_set(), metadata_version=level))
     for broker_id in (1, 2, 3):
         log.start_broker(broker_id)
     log.elect_controller(1)
@@ -73,7 +81,12 @@ voters = st.builds(quorum_voter, st.integers(1, 3), observer=st.booleans())
 endpoint = st.just(Endpoint("host", 1))
 
 records = st.one_of(
-    st.builds(r.SessionOpened, session_id=sessions, timeout_ms=st.integers(0, 1)),
+    st.builds(
+        r.SessionOpened,
+        session_id=sessions,
+        timeout_ms=st.integers(0, 1),
+        broker_id=brokers | st.just(NO_BROKER),
+    ),
     st.builds(r.SessionClosed, session_id=sessions),
     st.builds(
         r.ControllerClaim,

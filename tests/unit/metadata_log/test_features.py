@@ -3,21 +3,24 @@
 import msgspec
 import pytest
 
-from quorate.common.types import BrokerId
+from quorate.common.types import NO_BROKER, BrokerId, ControllerEpoch
 from quorate.metadata_log import features
 from quorate.metadata_log.image import INTER_BROKER_PROTOCOL, METADATA_VERSION, Image
 from quorate.metadata_log.records import (
     BrokerRegistration,
     ClientQuotaSet,
     ConfigSet,
+    ControllerEpochIs,
     ControllerRemoved,
     FeatureLevel,
+    IpQuotaSet,
     Operation,
     ResultCode,
+    SessionClosed,
     SessionOpened,
 )
 from quorate.metadata_log.rules import table
-from tests.support.metadata import MetadataLogBuilder, session_of
+from tests.support.metadata import MetadataLogBuilder, first_voter_set, session_of
 
 PROTOCOL, METADATA = INTER_BROKER_PROTOCOL, METADATA_VERSION
 
@@ -182,8 +185,52 @@ class TestRecordsOfALaterLevel:
         assert session_of(5) in log.image.sessions
 
 
+@pytest.mark.parametrize(
+    "condition", [(), (ControllerEpochIs(controller_epoch=ControllerEpoch(9)),)]
+)
+def test_b4_what_stands_beside_a_record_that_older_voters_cannot_read_is_never_obeyed(
+    condition: tuple[ControllerEpochIs, ...],
+) -> None:
+    """Whatever else would become of that record: its controller is none, or is deposed."""
+    log = begun_at(4)
+    close = Operation(records=(SessionClosed(session_id=session_of(1)),))
+    later = IpQuotaSet(ip="", key="connection_creation_rate", value=1.0)
+    result = log.transact(close, Operation(records=(later,), conditions=condition), atomic=False)
+    assert [one.code for one in result.results] == [ResultCode.INVALID] * 2
+    assert session_of(1) in log.image.sessions
+
+
+@pytest.mark.parametrize(("in_force", "kept"), [(4, NO_BROKER), (5, BrokerId(7))])
+def test_b4_a_session_is_nobodys_where_older_voters_do_not_know_whose_it_is(
+    in_force: int, kept: BrokerId
+) -> None:
+    log = begun_at(in_force)
+    log.write(SessionOpened(session_id=session_of(9), timeout_ms=1, broker_id=BrokerId(7)))
+    assert log.image.sessions[session_of(9)].broker_id == kept
+
+
+def begun_at(level: int) -> MetadataLogBuilder:
+    """A broker, and a quorum that began at that metadata version."""
+    log = MetadataLogBuilder(begun=False)
+    log.write(msgspec.structs.replace(first_voter_set(), metadata_version=level))
+    log.start_broker(1)
+    return log
+
+
 def test_b4_every_feature_says_what_its_levels_mean() -> None:
     for name, feature in features.FEATURES.items():
         assert len(feature.levels) == feature.newest, name
     ours = BrokerRegistration.__struct_defaults__
     assert features.NEWEST_INTER_BROKER_PROTOCOL in ours
+
+
+@pytest.mark.parametrize(
+    ("in_force", "reads", "is_readable"), [(4, 0, True), (5, 0, False), (6, 5, False), (6, 6, True)]
+)
+def test_b4_who_does_not_say_what_it_reads_reads_what_the_first_release_did(
+    in_force: int, reads: int, is_readable: bool
+) -> None:
+    image = Image(features=Image().features.set(METADATA_VERSION, in_force))
+    why = features.why_unreadable(image, reads)
+    assert (why is None) == is_readable
+    assert why is None or f"metadata_version {in_force}" in why

@@ -18,8 +18,11 @@ from quorate.common.types import (
 )
 from quorate.metadata_log.codec import decode_transaction
 from quorate.metadata_log.draft import Draft
+from quorate.metadata_log.features import NEWEST_METADATA_VERSION
+from quorate.metadata_log.image import METADATA_VERSION, Image
 from quorate.metadata_log.partitions import Partition, check_partition
-from quorate.quorum.client.quorum_client import TransactionsApplied
+from quorate.quorum.client.quorum_client import SnapshotLoaded, TransactionsApplied
+from quorate.quorum.quorum_errors import MetadataUnreadable
 from tests.support.metadata import MetadataLogBuilder
 
 TP = TopicPartition("orders", 0)
@@ -96,4 +99,21 @@ async def test_a_broker_that_cannot_apply_the_log_says_so_to_who_waits_and_to_it
         await asyncio.wait_for(follower.wait_for(log.image.offset), 5)
     assert follower.has_failed.is_set()
     assert "versions grow" in str(follower.failure)
+    await follower.close()
+
+
+async def test_b4_a_broker_that_is_too_old_for_the_log_says_so_before_it_takes_an_image() -> None:
+    ahead = NEWEST_METADATA_VERSION + 1
+    newer = Image(features=Image().features.set(METADATA_VERSION, ahead), offset=MetadataOffset(7))
+
+    class Watch:
+        async def watch(self, from_offset: MetadataOffset) -> AsyncIterator[SnapshotLoaded]:
+            yield SnapshotLoaded(newer)
+
+    follower = MetadataFollower(Watch())
+    await follower.start()
+    with pytest.raises(MetadataUnreadable, match=f"metadata_version {ahead}"):
+        await asyncio.wait_for(follower.wait_for(newer.offset), 5)
+    assert follower.has_failed.is_set()
+    assert follower.image.offset == 0
     await follower.close()

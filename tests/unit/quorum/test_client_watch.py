@@ -1,15 +1,19 @@
 """A client's watch over voters that fall silent, on virtual time."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
 
+import grpc
 import pytest
+from grpc.aio import Metadata
 
 import quorate.quorum.client.watch
 from quorate.common.types import MetadataOffset
+from quorate.metadata_log.features import NEWEST_METADATA_VERSION
 from quorate.quorum.client.directory import VoterDirectory
-from quorate.quorum.client.watch import SILENCE_S, TransactionsApplied, follow
+from quorate.quorum.client.watch import SILENCE_S, TransactionsApplied, decoded, follow
+from quorate.quorum.quorum_errors import MetadataUnreadable
 from quorate_proto.v1 import quorum_pb2 as pb
 from tests.support.virtual_time import VirtualTimeLoop, pass_time
 
@@ -20,12 +24,17 @@ class Voter:
     def __init__(self, events: Sequence[pb.WatchEvent]) -> None:
         self._events = list(events)
         self.asked_from: list[int] = []
+        self.levels: list[int] = []
+        self.refusal: grpc.aio.AioRpcError | None = None
 
     def Watch(self, request: pb.WatchRequest) -> "Voter":
         self.asked_from.append(request.from_offset)
+        self.levels.append(request.metadata_version_max)
         return self
 
     async def read(self) -> pb.WatchEvent:
+        if self.refusal is not None:
+            raise self.refusal
         if not self._events:
             await pass_time(3_600)
         await pass_time(1)
@@ -65,3 +74,41 @@ def test_watch_leaves_a_voter_that_is_silent_but_connected(monkeypatch: pytest.M
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         runner.run(test())
     assert (voters["one"].asked_from, voters["two"].asked_from) == ([5], [8])
+
+
+def test_b4_a_watch_that_a_voter_refuses_for_its_level_ends_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    voter = Voter([])
+    voter.refusal = grpc.aio.AioRpcError(
+        grpc.StatusCode.FAILED_PRECONDITION, Metadata(), Metadata(), details="reads 6 at most"
+    )
+    monkeypatch.setattr(quorate.quorum.client.watch, "stub_of", lambda _: voter)
+
+    async def test() -> None:
+        watched = follow(cast("VoterDirectory", cast("Any", Directory())), MetadataOffset(0))
+        with pytest.raises(MetadataUnreadable, match="reads 6 at most"):
+            await anext(watched)
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        runner.run(test())
+    assert voter.levels == [NEWEST_METADATA_VERSION]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [pb.WatchEvent(snapshot_chunk=b"no"), pb.WatchEvent(snapshot_done=True)],
+        [pb.WatchEvent(transactions=[pb.WatchedTransaction(transaction=b"no")])],
+    ],
+    ids=["a snapshot", "a transaction"],
+)
+async def test_b4_what_this_release_cannot_read_ends_a_watch_with_advice(
+    events: Sequence[pb.WatchEvent],
+) -> None:
+    async def sent() -> AsyncIterator[pb.WatchEvent]:
+        for event in events:
+            yield event
+
+    with pytest.raises(MetadataUnreadable, match="Install the release that the quorum runs"):
+        await anext(decoded(sent(), MetadataOffset(0)))
