@@ -29,6 +29,7 @@ from quorate.metadata_log.image import (
     Image,
     VoterSet,
 )
+from quorate.metadata_log.packed_partitions import PackedPartitions
 from quorate.metadata_log.partitions import Partition, Reassignment, Topic, check_partition
 from quorate.metadata_log.records import OperationRefused, ResultCode
 
@@ -299,6 +300,8 @@ class Draft:
 
 
 def _with_leaves(topic: Topic, leaves: dict[int, Partition]) -> Topic:
+    if isinstance(topic.partitions, PackedPartitions):
+        return msgspec.structs.replace(topic, partitions=topic.partitions.replaced(leaves))
     partitions = list(topic.partitions)
     for number, leaf in leaves.items():
         partitions[number] = leaf

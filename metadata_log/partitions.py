@@ -5,6 +5,7 @@ partitions take tens of megabytes.
 """
 
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -71,7 +72,8 @@ class Topic(msgspec.Struct, frozen=True, gc=False):
 
     name: str
     topic_id: TopicId
-    partitions: tuple[Partition, ...]
+    partitions: Sequence[Partition]
+    """A tuple, or on voters ``PackedPartitions``. Nobody changes it."""
     version: MetadataOffset
     leader_epoch_floor: LeaderEpoch = LeaderEpoch(0)
     removals: tuple[RemovedPartitions, ...] = ()

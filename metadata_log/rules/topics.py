@@ -125,7 +125,7 @@ def partitions_added(draft: Draft, offset: MetadataOffset, record: PartitionsAdd
     added = tuple(_added_leaf(topic, record, new) for new in record.partitions)
     draft.topics.put(
         record.topic,
-        msgspec.structs.replace(topic, partitions=topic.partitions + added, version=offset),
+        msgspec.structs.replace(topic, partitions=(*topic.partitions, *added), version=offset),
     )
     draft.additions.remove(record.topic)
     return offset

@@ -41,7 +41,6 @@ from quorate.metadata_log.image import (
     VoterSet,
 )
 from quorate.metadata_log.partitions import (
-    Partition,
     PartitionAddition,
     PartitionRemoval,
     Reassignment,
@@ -50,7 +49,11 @@ from quorate.metadata_log.partitions import (
     TopicDeletion,
 )
 from quorate.metadata_log.records import ScramCredential, SessionOpened
-from quorate.metadata_log.snapshot.partition_columns import ColumnsDecoder
+from quorate.metadata_log.snapshot.partition_columns import (
+    ColumnsDecoder,
+    TopicBlocks,
+    TopicLeaves,
+)
 from quorate_proto.v1 import metadata_pb2 as pb
 
 FORMAT: Final = 2
@@ -63,7 +66,8 @@ class InvalidSnapshot(ValueError):
 class SnapshotBuilder:
     """Collects the records of one snapshot; its methods raise ``InvalidSnapshot``."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, packed: bool = False) -> None:
+        """Create the builder. ``packed`` makes ``PackedPartitions``, which a voter holds."""
         self._header: pb.SnapshotHeader | None = None
         self._whole = False
         self._count = 0
@@ -75,7 +79,8 @@ class SnapshotBuilder:
         self._histories: dict[BrokerId, BrokerHistory] = {}
         self._deleted_topics: list[bytes] = []
         self._columns = ColumnsDecoder()
-        self._topics: dict[str, tuple[Topic, list[Partition]]] = {}
+        self._partitions_of = TopicBlocks if packed else TopicLeaves
+        self._topics: dict[str, tuple[Topic, TopicLeaves | TopicBlocks]] = {}
         self._deletions: dict[str, TopicDeletion] = {}
         self._reassignments: dict[str, dict[int, Reassignment]] = {}
         self._additions: dict[str, PartitionAddition] = {}
@@ -125,7 +130,7 @@ class SnapshotBuilder:
             deleted_topics=DeletedTopics(tuple(self._deleted_topics)),
             topics=immutables.Map(
                 {
-                    name: msgspec.structs.replace(topic, partitions=tuple(partitions))
+                    name: msgspec.structs.replace(topic, partitions=partitions.finished())
                     for name, (topic, partitions) in self._topics.items()
                 }
             ),
@@ -258,14 +263,18 @@ class SnapshotBuilder:
         self._voter_set = VoterSet(tuple(map(decode_voter, state.voters)), state.version)
 
     def _add_topic(self, state: pb.TopicState) -> None:
-        _, partitions = self._topics.setdefault(state.name, (_without_partitions(state), []))
-        if state.first_partition != len(partitions):
+        known = self._topics.get(state.name)
+        if known is None:
+            known = _without_partitions(state), self._partitions_of(self._columns)
+            self._topics[state.name] = known
+        partitions = known[1]
+        if state.first_partition != partitions.count:
             raise InvalidSnapshot(
                 f"partition {state.first_partition} of topic {state.name} follows "
-                f"{len(partitions)} partitions"
+                f"{partitions.count} partitions"
             )
         try:
-            partitions += self._columns.partitions(state.partitions)
+            partitions.add(state.partitions)
         except ValueError as error:
             raise InvalidSnapshot(f"partitions of topic {state.name}: {error}") from error
 

@@ -5,15 +5,24 @@ go through C code. A cluster has few distinct replica lists. Each is written onc
 partition that has it, and a partition holds the numbers of its lists.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, cast
 
 from quorate.common.types import BrokerId
 from quorate.metadata_log.codec import brokers
+from quorate.metadata_log.packed_partitions import (
+    BLOCK,
+    Columns,
+    PackedPartitions,
+    Packer,
+    columns_of,
+    leaves_of,
+)
 from quorate.metadata_log.partitions import Partition, Topic
 from quorate_proto.v1 import metadata_pb2 as pb
 
-SLICE: Final = 2_000
+SLICE: Final = BLOCK
 """Partitions in one record. Another thread gets the interpreter only between two records."""
 
 
@@ -37,35 +46,47 @@ class ColumnsEncoder:
 
     def states(self, topic: Topic) -> Iterator[pb.TopicState]:
         """Return the topic as records with slices of its partitions; at least one record."""
-        for first in range(0, max(1, len(topic.partitions)), SLICE):
+        first = 0
+        for columns in _slices(topic):
             yield pb.TopicState(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 version=topic.version,
                 first_partition=first,
-                partitions=self._columns(topic.partitions[first : first + SLICE]),
+                partitions=self._encoded(columns),
                 leader_epoch_floor=topic.leader_epoch_floor,
                 removals=[
                     pb.PastRemovalState(first_partition=one.first_partition, offset=one.offset)
                     for one in topic.removals
                 ],
             )
+            first += len(columns.leaders)
 
-    def _columns(self, partitions: Sequence[Partition]) -> pb.PartitionColumns:
+    def _encoded(self, columns: Columns) -> pb.PartitionColumns:
         numbers = self._numbers
-        replicas = [numbers[one.replicas] for one in partitions]
-        isrs = [numbers[one.isr] for one in partitions]
+        number_of = {local: numbers[columns.lists[local]] for local in columns.used_lists()}
+        replicas = list(map(number_of.__getitem__, columns.replicas))
+        isrs = list(map(number_of.__getitem__, columns.isrs))
         new, numbers.new = numbers.new, []
         return pb.PartitionColumns(
             new_lists=[pb.BrokerIds(ids=one) for one in new],
             replicas=replicas,
             isrs=isrs,
-            leaders=[one.leader for one in partitions],
-            leader_epochs=[one.leader_epoch for one in partitions],
-            controller_ids=[one.controller_id for one in partitions],
-            controller_epochs=[one.controller_epoch for one in partitions],
-            versions=[one.version for one in partitions],
+            leaders=columns.leaders,
+            leader_epochs=columns.leader_epochs,
+            controller_ids=columns.controller_ids,
+            controller_epochs=columns.controller_epochs,
+            versions=columns.versions,
         )
+
+
+def _slices(topic: Topic) -> Iterator[Columns]:
+    partitions = topic.partitions
+    if isinstance(partitions, PackedPartitions):
+        yield from partitions.blocks()
+        return
+    for first in range(0, max(1, len(partitions)), SLICE):
+        yield columns_of(partitions[first : first + SLICE])
 
 
 class ColumnsDecoder:
@@ -73,29 +94,84 @@ class ColumnsDecoder:
 
     def __init__(self) -> None:
         self._lists: list[tuple[BrokerId, ...]] = []
+        self._packer = Packer(self._lists)
 
-    def partitions(self, columns: pb.PartitionColumns) -> list[Partition]:
-        """Return the partitions in ``columns``.
+    def partitions(self, encoded: pb.PartitionColumns) -> list[Partition]:
+        """Return the partitions in ``encoded``.
 
         Raises:
             ValueError: the columns do not fit together.
         """
-        self._lists += [brokers(one.ids) for one in columns.new_lists]
-        lists = self._lists
+        self._lists += [brokers(one.ids) for one in encoded.new_lists]
+        with self._naming_unknown_lists():
+            return leaves_of(self._columns(encoded))
+
+    def block(self, encoded: pb.PartitionColumns) -> bytes:
+        """Return the partitions in ``encoded`` as a block, without an object for any of them.
+
+        Raises:
+            ValueError: the columns do not fit together.
+        """
+        self._lists += [cast("tuple[BrokerId, ...]", tuple(one.ids)) for one in encoded.new_lists]
+        with self._naming_unknown_lists():
+            return self._packer.pack(self._columns(encoded))
+
+    @contextmanager
+    def _naming_unknown_lists(self) -> Iterator[None]:
         try:
-            replicas = [lists[number] for number in columns.replicas]
-            isrs = [lists[number] for number in columns.isrs]
+            yield
         except IndexError:
-            raise ValueError(f"a broker list beyond the {len(lists)} given is named") from None
-        fields: tuple[Sequence[object], ...] = (
-            replicas,
-            columns.leaders[:],
-            columns.leader_epochs[:],
-            isrs,
-            columns.controller_ids[:],
-            columns.controller_epochs[:],
-            columns.versions[:],
+            known = len(self._lists)
+            raise ValueError(f"a broker list beyond the {known} given is named") from None
+
+    def _columns(self, encoded: pb.PartitionColumns) -> Columns:
+        columns = Columns(
+            self._lists,
+            encoded.replicas[:],
+            encoded.leaders[:],
+            encoded.leader_epochs[:],
+            encoded.isrs[:],
+            encoded.controller_ids[:],
+            encoded.controller_epochs[:],
+            encoded.versions[:],
         )
-        if len({len(column) for column in fields}) != 1:
-            raise ValueError(f"the columns have {[len(column) for column in fields]} partitions")
-        return list(map(Partition, *fields))
+        sizes = [len(column) for column in columns[1:]]
+        if len({*sizes}) != 1:
+            raise ValueError(f"the columns have {sizes} partitions")
+        return columns
+
+
+class TopicLeaves:
+    """Takes the partitions of one topic of a snapshot as leaves."""
+
+    def __init__(self, decoder: ColumnsDecoder) -> None:
+        self._decoder = decoder
+        self._leaves: list[Partition] = []
+
+    @property
+    def count(self) -> int:
+        return len(self._leaves)
+
+    def add(self, encoded: pb.PartitionColumns) -> None:
+        """Take the next partitions, as ``ColumnsDecoder.partitions``."""
+        self._leaves += self._decoder.partitions(encoded)
+
+    def finished(self) -> tuple[Partition, ...]:
+        return tuple(self._leaves)
+
+
+class TopicBlocks:
+    """Takes the partitions of one topic of a snapshot as blocks."""
+
+    def __init__(self, decoder: ColumnsDecoder) -> None:
+        self._decoder = decoder
+        self._blocks: list[bytes] = []
+        self.count = 0
+
+    def add(self, encoded: pb.PartitionColumns) -> None:
+        """Take the next partitions, as ``ColumnsDecoder.block``."""
+        self._blocks.append(self._decoder.block(encoded))
+        self.count += len(encoded.leaders)
+
+    def finished(self) -> PackedPartitions:
+        return PackedPartitions.of_blocks(self._blocks)

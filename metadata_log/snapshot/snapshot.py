@@ -45,13 +45,14 @@ def encode_snapshot(image: Image, chunk_bytes: int = 1 << 20) -> Iterator[bytes]
     yield bytes(chunk)
 
 
-def decode_snapshot(chunks: Iterable[bytes]) -> Image:
-    """Decode the image in ``chunks``, however they were cut.
+def decode_snapshot(chunks: Iterable[bytes], *, packed: bool = False) -> Image:
+    """Decode the image in ``chunks``, however they were cut. ``packed`` is for voters: partitions
+    are held as bytes.
 
     Raises:
         InvalidSnapshot: truncated, malformed, or of a format this version does not know.
     """
-    builder = SnapshotBuilder()
+    builder = SnapshotBuilder(packed=packed)
     for record in _unframed(chunks):
         builder.add(record)
     return builder.finish()

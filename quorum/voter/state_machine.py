@@ -8,11 +8,14 @@ driver's round ends, and then handed over in one piece.
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, cast
 
+import msgspec
+
 from quorate.common.types import MetadataOffset
 from quorate.metadata_log.apply import apply_run
 from quorate.metadata_log.codec import MalformedTransaction, decode_transaction
 from quorate.metadata_log.features import NEWEST_METADATA_VERSION, why_unreadable
 from quorate.metadata_log.image import Image, VoterSet
+from quorate.metadata_log.packed_partitions import PackedPartitions
 from quorate.metadata_log.reader import AppliedEntry
 from quorate.metadata_log.records import Transaction, TransactionResult
 from quorate.metadata_log.snapshot.snapshot import decode_snapshot, encode_snapshot
@@ -54,7 +57,8 @@ class QuorumStateMachine:
             except MalformedTransaction:
                 malformed.add(offset)
         before = self.image
-        self.image, results, _ = apply_run(before, transactions)
+        after, results, changes = apply_run(before, transactions)
+        self.image = _packing(after, changes.topics)
         if self.image.features is not before.features:
             _require_readable(self.image)
         if not malformed:
@@ -72,7 +76,7 @@ class QuorumStateMachine:
         return encode_snapshot(self.image, _CHUNK_BYTES)
 
     def decode(self, chunks: Iterable[bytes]) -> Image:
-        return decode_snapshot(chunks)
+        return decode_snapshot(chunks, packed=True)
 
     def install(self, index: int, state: Image) -> None:
         _require_readable(state)
@@ -86,6 +90,19 @@ class QuorumStateMachine:
         self._entries = []
         self._installed_at = None
         return applied
+
+
+def _packing(image: Image, written: Iterable[str]) -> Image:
+    """Return the image with all these topics as ``PackedPartitions``: the rules make tuples."""
+    topics = image.topics.mutate()
+    found = False
+    for name in written:
+        topic = topics.get(name)
+        if topic is not None and isinstance(topic.partitions, tuple):
+            packed = PackedPartitions.of(topic.partitions)
+            topics[name] = msgspec.structs.replace(topic, partitions=packed)
+            found = True
+    return msgspec.structs.replace(image, topics=topics.finish()) if found else image
 
 
 def _require_readable(image: Image) -> None:

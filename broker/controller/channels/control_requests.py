@@ -13,7 +13,7 @@ there is a copy for each receiver (B4). By the same merging, the epoch is append
 bytes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import immutables
@@ -85,7 +85,7 @@ class ControlRequestBuilder:
     def __init__(self, tenure: ControllerTenure, ack_timeout_ms: int) -> None:
         self._tenure = tenure
         self._ack_timeout_ms = ack_timeout_ms
-        self._frames: dict[str, tuple[tuple[Partition, ...], bytes]] = {}
+        self._frames: dict[str, tuple[Sequence[Partition], bytes]] = {}
         self._full: EncodedControlRequest | None = None
         self._updates_offset = MetadataOffset(-1)
         self._updates: dict[frozenset[str], EncodedControlRequest] = {}
