@@ -1,4 +1,4 @@
-"""What followers say they have, and what leaders believe of it (P4, P5)."""
+"""Checks what followers say they have, and what leaders believe of it (P4, P5)."""
 
 from quorate.quorum.raft.network.raft_frames import Message
 from tests.sim.host import Host
@@ -59,7 +59,8 @@ class Acknowledgements:
             )
 
     def knows_its_followers(self, host: Host, process: Process) -> None:
-        """What a leader takes for replicated is on the follower's disk, while that follows it."""
+        """Check that entries which a leader takes for replicated are on the disk of a follower of
+        its term."""
         node = process.node
         for other in node.others:
             match = node.match_index.get(other, 0)

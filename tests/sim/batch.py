@@ -18,7 +18,7 @@ SEEDS_AT_ONCE: Final = 4
 
 
 class Ran(Protocol):
-    """How a run went, whatever was simulated."""
+    """The outcome of a run, whatever was simulated."""
 
     @property
     def seed(self) -> int: ...
@@ -62,7 +62,7 @@ class Simulator(Generic[R]):
     steps: int
     mutants: Sequence[Mutant]
     within_seeds: int
-    """Of so many one must notice that a guard is missing."""
+    """The number of seeds of which at least one must notice that a guard is missing."""
     replay: str
     counted: tuple[str, ...]
     told: str
@@ -103,7 +103,8 @@ class Simulator(Generic[R]):
     def first_violation(
         self, without: str, seeds: Iterable[int] | None = None, *, jobs: int = 1
     ) -> R | None:
-        """Of the first seed that notices that a guard is missing."""
+        """Return the outcome of the first seed that notices that a guard is missing; None if none
+        does."""
         outcomes = self.run(seeds or range(1, self.within_seeds + 1), jobs=jobs, without=without)
         return next((outcome for outcome in outcomes if outcome.violation), None)
 

@@ -1,4 +1,4 @@
-"""What must hold at every step, said without any of the product's code but ``apply``.
+"""Checks what must hold at every step, without any of the product's code but ``apply``.
 
 The *record* is the one log that is committed: an entry is in it from the moment that any voter
 takes it for committed, and it never changes again. Everything else is checked against it: what
@@ -235,7 +235,7 @@ class SafetyChecker(HostObserver):
 
 
 def _snapshot_index(host: Host) -> int:
-    """Of the snapshot in the folder; 0 if there is none."""
+    """Return the last index of the snapshot in the folder; 0 if there is none."""
     file = host.disk.files.get(SNAPSHOT_FILE)
     if file is None:
         return 0

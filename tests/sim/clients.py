@@ -51,7 +51,7 @@ class Client:
         self._reads = 0
         self._read_number = 0
         self._seen = Image()
-        """What it read last."""
+        """The image that it read last."""
         self.most_under_way = world.random.choice([1, 1, 2, 4])
         self.is_stopping = False
         world.after(world.between(0.0, 0.5), self._open)

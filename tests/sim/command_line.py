@@ -1,4 +1,4 @@
-"""What ``python -m tests.sim`` and ``python -m tests.sim.cluster`` do."""
+"""The command line of ``python -m tests.sim`` and ``python -m tests.sim.cluster``."""
 
 import argparse
 import os

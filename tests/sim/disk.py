@@ -39,7 +39,7 @@ class SimulatedDisk:
         self.stall_s = 0.0
         """The next sync takes so much longer, once."""
         self.damage: JournalDamage | None = None
-        """What is wrong with the journal from now on."""
+        """The damage to the journal, from now on."""
         self.meta: Meta | None = None
         self.entries: dict[int, RaftEntry] = {}
         self.files: dict[str, SimulatedFile] = {}
@@ -69,13 +69,13 @@ class SimulatedDisk:
         self.effect(f"{kind} written")
 
     def kind_of(self, change: JournalWrite) -> str:
-        """What kind of effect it is to write ``change``."""
+        """Return the kind of effect that writing ``change`` is."""
         if change.meta.first > (1 if self.meta is None else self.meta.first):
             return "journal compaction"
         return "journal" if change.truncate_from is None else "journal truncation"
 
     def apply(self, change: JournalWrite) -> None:
-        """What ``write`` leaves behind."""
+        """Leave on the disk what ``write`` leaves behind."""
         if change.truncate_from is not None:
             for index in [index for index in self.entries if index >= change.truncate_from]:
                 del self.entries[index]
@@ -201,7 +201,8 @@ def sync_folder(folder: "SimulatedPath") -> None:
 
 
 class SimulatedPath:
-    """As much of ``pathlib.Path`` as the snapshot store uses, on a simulated disk."""
+    """A path on a simulated disk, with the part of ``pathlib.Path`` that the snapshot store
+    uses."""
 
     def __init__(self, disk: SimulatedDisk, path: PurePosixPath = FOLDER) -> None:
         self.disk = disk

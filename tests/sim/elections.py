@@ -1,4 +1,4 @@
-"""Who leads, from when on, and by whose votes."""
+"""Checks who leads, from when on, and by whose votes."""
 
 from collections.abc import Callable
 

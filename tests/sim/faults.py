@@ -1,4 +1,4 @@
-"""What goes wrong, and when: drawn from the seed, each run with its own mix (swarm testing).
+"""Draws what goes wrong, and when, from the seed; each run has its own mix (swarm testing).
 
 It also keeps the book on who was in good health since when, which is what "needless" means in
 "a healthy leader is not unseated needlessly".
@@ -112,7 +112,7 @@ class Faults:
         self._mend()
 
     def _mend(self) -> None:
-        """What goes wrong now ends, and what is down comes up."""
+        """Let everything that goes wrong now end, and start what is down."""
         self._network.heal_all()
         self._services.cuts.clear()
         for host in self._hosts.values():

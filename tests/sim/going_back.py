@@ -1,4 +1,4 @@
-"""How leader and follower find the last entry that both have (P7)."""
+"""Checks how leader and follower find the last entry that both have (P7)."""
 
 from typing import Final
 
@@ -50,7 +50,8 @@ class GoingBack:
             self._asked[key] = (term, message["next_node_idx"])
 
     def connected(self, host: Host, peer: int) -> None:
-        """Who comes may be another one, or was no member in between: the leader begins anew."""
+        """Forget what a peer asked for. It may be another process, or was no member in between, so
+        the leader begins anew."""
         self._asked.pop((host.voter_id, peer), None)
 
     def sends(self, host: Host, to: int, message: Message) -> None:

@@ -1,4 +1,4 @@
-"""What clients were told, against the record.
+"""Checks what clients were told against the record.
 
 Metadata offsets are one total order of everything, so linearizability is checked exactly: each
 operation has an offset; what began after another had ended has no lower one; and what was told is
@@ -16,7 +16,7 @@ from tests.sim.world import Violation
 
 
 class History:
-    """What has ended, of all clients."""
+    """The operations of all clients that have ended."""
 
     def __init__(self, record: Record) -> None:
         self.record = record

@@ -45,15 +45,17 @@ class Host:
         self.process: Process | None = None
         self.boots = 0
         self.snapshot_index = 0
-        """Of the snapshot that the running process found or has put in its place since."""
+        """The index of the snapshot that the running process found or has put in its place
+        since."""
         self.directory_id = f"directory {self.voter_id}".encode().ljust(ID_BYTES, b".")
         self.set_aside: SimulatedDisk | None = None
-        """What the disk held before an old copy was put in its place."""
+        """The disk as it was before an old copy was put in its place."""
         self.promised: dict[int, Promise] = {}
-        """What voters that are up then know this one to have promised to them."""
+        """The promises that this voter has made, by the voter that remembers them while an old copy
+        is in place."""
         self.stays_down_until = 0.0
         self.first_voters: Mapping[int, bytes] = {}
-        """What it remembers of the first start, on a disk that keeps it."""
+        """The directory ids of the first voters, which it remembers as long as its disk is kept."""
         self.peers: object = None
         self.pace = 1.0
         self.batch_bytes = 8 << 20
@@ -195,11 +197,11 @@ class Host:
         return self._clock_offset_s + self.world.actor_time * self.pace
 
     def _act(self) -> None:
-        """Who reads a clock from now on reads this host's."""
+        """Make this host's clock the one that is read from now on."""
         self.world.read_clock = self.clock_s
 
     def true_time(self, local_s: float) -> float:
-        """What the simulation's clock shows when this host's shows ``local_s``."""
+        """Return the simulation's time at which this host's clock shows ``local_s``."""
         return (local_s - self._clock_offset_s) / self.pace
 
     # -- the network tells -----------------------------------------------------------------------

@@ -32,7 +32,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """What is called inside sees this loop as the running one."""
+        """Make this loop the running one for what is called inside."""
         events._set_running_loop(self)
         try:
             yield

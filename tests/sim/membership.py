@@ -113,7 +113,7 @@ class Operator:
         world.after(1.0, self._act)
 
     def completed(self, settled: Settled) -> None:
-        """What became of it is seen in the log."""
+        """Do nothing: the log shows what became of the change."""
 
     def _act(self) -> None:
         if self.is_stopping:

@@ -20,7 +20,7 @@ class Mutant(NamedTuple):
 
     name: str
     without: str
-    """What the product then lacks."""
+    """The words for what the product then lacks."""
     replacements: Callable[[], list[Replacement]]
 
     def applied(self) -> AbstractContextManager[None]:

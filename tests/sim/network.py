@@ -28,7 +28,7 @@ class Endpoint(Protocol):
 
 
 class Conditions(NamedTuple):
-    """How the network is on an ordinary day of this run."""
+    """The state of the network on an ordinary day of this run."""
 
     delay_s: float
     loss: float

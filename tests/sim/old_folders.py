@@ -45,7 +45,7 @@ class OldFolders:
 
     @property
     def _spare(self) -> int:
-        """How many voters may be away beside the one with the old folder."""
+        """The number of voters that may be away beside the one with the old folder."""
         return (len(self._hosts) - 1) // 2 - 1
 
     def put_one_back(self) -> None:

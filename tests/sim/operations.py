@@ -1,4 +1,4 @@
-"""What clients write: as controllers and brokers do, from the image they have last read."""
+"""Makes what clients write: as controllers and brokers do, from the image they have last read."""
 
 from random import Random
 

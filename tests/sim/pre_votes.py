@@ -1,6 +1,7 @@
-"""Who asks for pre-votes, who gives one (P8, P17): only where the leader has fallen silent.
+"""Checks who asks for pre-votes and who gives one (P8, P17): only when the leader has fallen
+silent.
 
-And who stands for election: only with pre-votes of a majority, or told to by the leader.
+It also checks who stands for election: only with pre-votes of a majority, or told to by the leader.
 """
 
 from typing import NamedTuple
@@ -18,7 +19,7 @@ class _Heard(NamedTuple):
 
 
 class _Standing:
-    """Of one process."""
+    """The standing of one process as a candidate."""
 
     def __init__(self, boot: int) -> None:
         self.boot = boot

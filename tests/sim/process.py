@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class HostObserver:
-    """What the checkers want to hear of a host. Does nothing."""
+    """The events of a host that the checkers want to hear of. Each method does nothing here."""
 
     def booted(self, host: "Host") -> None: ...
     def applied(self, host: "Host", index: int, command: bytes, result: object) -> None: ...

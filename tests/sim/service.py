@@ -45,7 +45,7 @@ class _Owner:
 
 
 class CallContext:
-    """As much of grpc's context as the service uses."""
+    """The part of grpc's context that the service uses."""
 
     def __init__(self, timeout_s: float, metadata: tuple[tuple[str, str], ...] = ()) -> None:
         self._timeout_s = timeout_s
@@ -169,7 +169,7 @@ class Peers:
 
 
 class PeerStub:
-    """What one voter passes on to another."""
+    """The calls that one voter passes on to another."""
 
     def __init__(self, services: Services, host: Host, voter_id: int) -> None:
         self._services = services

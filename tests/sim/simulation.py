@@ -33,7 +33,7 @@ AGREE_WITHIN_S: Final = 20.0
 
 
 class Outcome(NamedTuple):
-    """How a run went."""
+    """The outcome of a run."""
 
     seed: int
     violation: str | None
@@ -129,7 +129,7 @@ class Simulation:
             world.at(draw.uniform(0.5, 3) if host is late else draw.uniform(0, 0.2), host.boot)
 
     def _configs(self, voters: int) -> list[QuorumConfig]:
-        """Of all hosts."""
+        """Return the configurations of all hosts."""
         return [config_of(n, range(1, voters + 1)) for n in range(1, voters + 1)]
 
     def _on_down(self, host: Host) -> Callable[[], None]:
@@ -244,7 +244,7 @@ def simulate(
 
 
 def config_of(voter_id: int, voters: Iterable[int]) -> QuorumConfig:
-    """Of one host; ``voters`` are those it knows."""
+    """Return the configuration of one host; ``voters`` are those it knows."""
     names = ",".join(f"{n}@127.0.0.1:{7000 + n}/{7100 + n}" for n in voters)
     values: dict[str, Any] = {
         "cluster.id": "simulated",

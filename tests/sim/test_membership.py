@@ -1,4 +1,4 @@
-"""What the simulated operator may do, and what disks that are gone still count for."""
+"""Tests of what the simulated operator may do, and of what disks that are gone still count for."""
 
 from collections.abc import Iterator
 

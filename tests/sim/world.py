@@ -30,7 +30,7 @@ class World:
         self.random = Random(seed)
         self.now = 0.0
         self.actor_time = 0.0
-        """How far the running actor is; never before ``now``."""
+        """The time that the running actor has reached, in seconds. It is never before ``now``."""
         self.read_clock: Callable[[], float] = _no_clock
         """The clock of the running actor's host."""
         self.events = 0

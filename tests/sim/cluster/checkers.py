@@ -32,13 +32,13 @@ REQUEST_ID: Final = re.compile(rb"request-\d{6}")
 
 
 class _Seen:
-    """What one process was last seen to make of one partition."""
+    """The state of one partition in one process, as it was last seen."""
 
     __slots__ = ("checked", "epoch", "high_watermark", "hosted", "leads", "transactions")
 
     def __init__(self, hosted: HostedPartition) -> None:
         self.hosted = hosted
-        """Another one where the replica was deleted and the partition came back."""
+        """The replica. Once it was deleted and the partition came back, it is another object."""
         self.leads = False
         self.epoch = -2
         self.high_watermark = 0
@@ -95,7 +95,8 @@ class Checker:
                 known.transactions.look(hosted, machine.voter_id)
 
     def compare_transactions(self, machine: "Machine") -> None:
-        """All that its replicas know of them, once nothing happens any more."""
+        """Compare in full what the machine's replicas know of transactions, once nothing happens
+        any more."""
         process = machine.process
         if process is None or not self.looks_at_transactions:
             return
@@ -197,7 +198,7 @@ class Checker:
             known.checked = high_watermark
 
     def _is_of_one_life(self, hosted: HostedPartition, who: str) -> None:
-        """Nobody takes up a partition with what a removed one left behind (C14)."""
+        """Check that a replica has no records that a removed partition left behind (C14)."""
         entries = hosted.log.leader_epochs.entries
         if hosted.replica.role is ReplicaRole.IDLE or not entries:
             return
@@ -220,7 +221,7 @@ class Checker:
     def _leads_now(
         self, machine: "Machine", hosted: HostedPartition, truth: Truth, who: str
     ) -> None:
-        """All that was committed up to its epoch is in the log of a new leader."""
+        """Check that a new leader's log has everything that was committed up to its epoch."""
         self.leaderships += 1
         epoch = hosted.replica.leader_epoch
         if not truth.covers(epoch):

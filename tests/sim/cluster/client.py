@@ -1,4 +1,4 @@
-"""What every client of a run does: it calls brokers, and knows what one of them told it last."""
+"""The base of every client of a run: it calls brokers, and knows what one of them told it last."""
 
 import asyncio
 import pickle

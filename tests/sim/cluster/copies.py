@@ -1,4 +1,4 @@
-"""Where what is committed must be: on every member of the ISR, and on enough disks."""
+"""Checks that what is committed is on every member of the ISR, and on enough disks."""
 
 from collections import defaultdict
 from typing import TYPE_CHECKING
@@ -24,7 +24,8 @@ class CopiesChecker:
         self._flushed_at_the_end: dict[int, dict[TopicIdPartition, int]] = defaultdict(dict)
 
     def committed(self, image: Image, hosted: HostedPartition, truth: Truth, who: str) -> None:
-        """What is committed is durable on every member of the true ISR, and on enough of them."""
+        """Check that what is committed is durable on every member of the true ISR, and on enough of
+        them."""
         partition = _kept(image, hosted.tip)
         if partition is None:
             return
@@ -62,7 +63,8 @@ class CopiesChecker:
             )
 
     def joined(self, image: Image, truth: Truth, members: list[BrokerId], where: str) -> None:
-        """Who comes into an ISR has all that is committed: it may have to lead the next moment."""
+        """Check that new members of an ISR have all that is committed, since any may have to lead
+        at once."""
         if truth.is_lossy or _kept(image, truth.tip) is None:
             return
         for member in members:
@@ -81,7 +83,7 @@ class CopiesChecker:
                 )
 
     def goes_down(self, machine: "Machine") -> None:
-        """What its disk has is remembered until it is up again."""
+        """Remember what the disk has until the machine is up again."""
         process = machine.process
         if process is not None:
             self._flushed_at_the_end[machine.voter_id].update(
@@ -90,7 +92,7 @@ class CopiesChecker:
 
 
 def _kept(image: Image, tip: TopicIdPartition) -> Partition | None:
-    """What is decided of a partition, unless it is gone or going."""
+    """Return the partition as it is decided; None if it is gone or going."""
     topic = image.topic_by_id(tip.topic_id)
     if topic is None or tip.partition >= image.kept(topic):
         return None

@@ -31,7 +31,7 @@ BOOT_ID = "boot"
 
 
 class DiskFull(OSError):
-    """What a full disk answers."""
+    """The error that a full disk raises."""
 
 
 class SimulatedReserve:
@@ -160,7 +160,7 @@ class TimedCommit(GroupCommit):
         self._rest()
 
     def _rest(self) -> None:
-        """Who closes the store goes on once all is done, and has heard of it."""
+        """Wake the task that closes the store, once all is done and the process has heard of it."""
         if self._group is None and not self._idle.done():
             self._tell(self._now_idle)
 
@@ -187,7 +187,7 @@ class TimedCommit(GroupCommit):
 
 
 class FolderCopy(NamedTuple):
-    """What a folder held once. It can be put back once."""
+    """A copy of what a folder once held. It can be put back once."""
 
     segments: dict[int, SimulatedSegment]
     table: SimulatedTable
@@ -195,7 +195,7 @@ class FolderCopy(NamedTuple):
 
 
 class Disk:
-    """What stays when the process goes."""
+    """The disk of a machine. It stays when the process goes."""
 
     def __init__(self, world: World, *, flush: str, segment_bytes: int) -> None:
         self.latency_s = 0.001
@@ -213,7 +213,8 @@ class Disk:
         self.segments: dict[int, SimulatedSegment] = {}
         self.table = SimulatedTable(self.write)
         self.mistaken: frozenset[TopicIdPartition] = frozenset()
-        """What rows were made to say instead of their partition: ids that nobody ever gave out."""
+        """The partitions that rows were damaged to name: their topic ids were never given to any
+        topic."""
 
     def copy(self) -> "FolderCopy":
         """The folder as it is now."""
@@ -251,7 +252,7 @@ class Disk:
     def open(
         self, machine: "Machine", callbacks: LogCallbacks, incarnation_id: bytes
     ) -> LogManager:
-        """What ``LogManager.open`` does, on this disk."""
+        """Open the logs on this disk, as ``LogManager.open`` does."""
         options = LogOptions(
             flush="os" if self._flush == "os" else "sync",
             segment_bytes=self._segment_bytes,

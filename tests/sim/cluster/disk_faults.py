@@ -1,4 +1,5 @@
-"""What befalls disks: slow, full, replaced; damaged batches and rows; and old copies put back."""
+"""Harms disks: makes them slow or full, replaces them, damages batches and rows, puts old copies
+back."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What goes wrong, drawn from the seed; each run has its own favourites (swarm testing)."""
+"""Draws what goes wrong from the seed; each run has its own favourites (swarm testing)."""
 
 from collections.abc import Callable
 from functools import partial
@@ -238,7 +238,7 @@ class Faults:
         self._world.after(self._seconds(), partial(self._set_mischief, Mischief()))
 
     def _miss_a_removal(self) -> None:
-        """Nobody hears a word of the controller while partitions go and come again."""
+        """Lose every control request while partitions are removed and added again."""
         self._world.note("control requests are lost while partitions are removed")
         self._set_mischief(Mischief(1.0, 0.0))
         self._operator.shrink_and_grow()

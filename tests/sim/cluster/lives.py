@@ -19,7 +19,7 @@ class Life(NamedTuple):
 
 
 class Lives:
-    """Where each of them begins, as the metadata log says."""
+    """The leader epochs at which each life of a partition begins, as the metadata log says."""
 
     def __init__(self) -> None:
         self._floors: dict[TopicIdPartition, list[int]] = {}
@@ -35,7 +35,7 @@ class Lives:
 
 
 class Truths:
-    """What was committed, of every life of every partition."""
+    """The committed batches of every life of every partition."""
 
     def __init__(self) -> None:
         self.lives = Lives()
@@ -43,7 +43,7 @@ class Truths:
         self._truths: dict[Life, Truth] = {}
 
     def of(self, tip: TopicIdPartition, epoch: int, name: str = "") -> Truth:
-        """Of the partition that had this leader epoch."""
+        """Return the truth about the partition that had this leader epoch."""
         life = self.lives.of(tip, epoch)
         found = self._truths.get(life)
         if found is None:
@@ -53,7 +53,7 @@ class Truths:
         return found
 
     def of_replica(self, hosted: HostedPartition) -> Truth:
-        """Of the partition that this is a replica of."""
+        """Return the truth about the partition that this is a replica of."""
         return self.of(hosted.tip, epoch_of(hosted), str(hosted.tp))
 
     def newest_life(self, tip: TopicIdPartition) -> int:

@@ -72,7 +72,7 @@ class MachineLoop(ProcessLoop):
 
 
 class Runs(Protocol):
-    """What a host needs of a process."""
+    """The parts of a process that a host needs."""
 
     @property
     def loop(self) -> ProcessLoop: ...

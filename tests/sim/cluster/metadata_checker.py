@@ -1,4 +1,4 @@
-"""What the metadata log may say next: epochs and versions only grow, by the rules alone."""
+"""Checks what the metadata log says next: epochs and versions only grow, by the rules alone."""
 
 from quorate.broker.config.topic_keys import TOPIC_UNCLEAN_LEADER_ELECTION
 from quorate.common.types import (
@@ -26,7 +26,7 @@ class MetadataChecker:
         self._truths = truths
         self._copies = copies
         self._led_since: dict[TopicIdPartition, tuple[BrokerId, LeaderEpoch]] = {}
-        """Who led last, and from which epoch on without another leader in between."""
+        """The last leader, and the first leader epoch since which no other broker has led."""
 
     def has_led_since(self, tip: TopicIdPartition, leader: int, epoch: int) -> bool:
         """Whether that broker has led since then, and no other."""
@@ -125,7 +125,8 @@ class MetadataChecker:
             raise Violation(f"{where}: {list(was.isr)} to {list(now.isr)} without consent")
 
     def _check_leads_by_consent(self, image: Image, broker_id: BrokerId) -> None:
-        """Who may have lost its log leads, from its admission on, what it was given so (rule 8)."""
+        """Check that a broker that may have lost its log, once admitted, leads only what it was
+        given by consent (rule 8)."""
         for topic in image.topics.values():
             for number, leaf in enumerate(topic.partitions[: image.kept(topic)]):
                 where = f"{topic.name}-{number}"

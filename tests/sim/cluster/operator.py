@@ -101,7 +101,8 @@ class Operator(Client):
         self._quorum.write(Operation(records=(ControllerRemoved(broker_id=NO_BROKER),)))
 
     def set_config(self, topic: str, key: str, value: str) -> None:
-        """Of one topic; straight into the log, under the present controller's epoch."""
+        """Set a configuration of one topic straight in the log, under the present controller's
+        epoch."""
         image = self._quorum.image
         config = ConfigSet(entity_type="topic", entity_name=topic, key=key, value=value)
         epoch = ControllerEpochIs(controller_epoch=image.controller_epoch)

@@ -196,7 +196,7 @@ class Process:
 
 
 def simulated_config(broker_id: int, values: dict[str, Any]) -> Configuration:
-    """Of one broker."""
+    """Return the configuration of one broker."""
     endpoint = endpoint_of(broker_id)
     return BROKER_SPEC.parse(
         {

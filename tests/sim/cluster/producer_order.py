@@ -1,4 +1,4 @@
-"""What must hold of idempotent producers (KIP-98) in what is committed of a partition."""
+"""Checks idempotent producers (KIP-98) in what is committed of a partition."""
 
 import re
 from typing import Final
@@ -7,7 +7,7 @@ from quorate.broker.log.batches.record_batch import BatchHeader
 from tests.sim.world import Violation
 
 VALUE: Final = re.compile(rb"<\d+\.\d+>")
-"""What a producer writes once, as ``producers`` makes it."""
+"""The pattern of a value that a producer writes once, as ``producers`` makes it."""
 
 
 class ProducerOrder:

@@ -82,7 +82,7 @@ class IdempotentProducer(Producer):
         self._epoch = 0
         self._sequences: dict[TopicIdPartition, int] = {}
         self._believes = self.world.random.choice([0.0, 0.5, 0.5, 0.5])
-        """How likely it is to take NOT_ENOUGH_REPLICAS at its word and to begin anew."""
+        """The chance that it takes NOT_ENOUGH_REPLICAS at its word and begins anew."""
 
     async def _produce(self, tp: TopicPart) -> None:
         topic_id, leader, _ = self.leaders[tp]
@@ -136,7 +136,8 @@ class IdempotentProducer(Producer):
     async def _settle(
         self, tp: TopicPart, tip: TopicIdPartition, sent: "_Sent", leader: int, answer: Any
     ) -> "_Outcome":
-        """What became of a batch, after as many tries as it takes, or too many."""
+        """Find out what became of a batch. It is sent again until that is known, or ``_TRIES``
+        times."""
         first_epoch = None
         is_sure = True
         for _ in range(_TRIES):
@@ -171,7 +172,7 @@ class _Sent(NamedTuple):
 
 
 class _Outcome(Enum):
-    """What a producer knows of a batch."""
+    """The fate of a batch, as far as its producer knows it."""
 
     TAKEN = auto()
     NOT_TAKEN = auto()

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 TICK_S: Final = 0.2
 
 LATE_S: Final = 5.0
-"""What is stuck in a queue comes so much later, after its sender has given it up."""
+"""The longest time in seconds that a message is stuck in a queue. It comes after its sender has
+given it up."""
 
 
 class SimulatedQuorum:
@@ -54,7 +55,8 @@ class SimulatedQuorum:
         self.lagging: dict[int, float] = {}
         """Watches of a host lag by so much."""
         self.lateness_s: Callable[[int, Sequence[Operation]], float] = lambda *_: 0.0
-        """How much later a host's transaction comes; what it asks besides does not."""
+        """A function that returns how many seconds late a host's transaction comes; its other calls
+        are not late."""
         self.on_applied: Callable[[Image, Applied, Transaction], None] = lambda *_: None
         self._world = world
         self._table = SessionTable()
@@ -118,7 +120,8 @@ class SimulatedQuorum:
     # -- its leader ------------------------------------------------------------------------------
 
     def fail_over(self, seconds: float) -> None:
-        """Nobody leads for so long; what is under way is lost, and all sessions get more time."""
+        """Leave the quorum without a leader for a time. Calls under way are lost, and all sessions
+        get more time."""
         self._terms += 1
         self._leader_from = max(self._leader_from, self._world.now + seconds)
         self._table.resign()

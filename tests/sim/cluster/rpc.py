@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Mischief(NamedTuple):
-    """What is done to control requests."""
+    """The chances that a control request is lost, and that it is sent twice."""
 
     lost: float = 0.0
     doubled: float = 0.0

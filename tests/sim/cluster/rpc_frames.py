@@ -24,7 +24,7 @@ CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 
 
 def endpoint_of(host_id: int, door: int = CLIENTS) -> Endpoint:
-    """Where a broker listens, in all of its incarnations."""
+    """Return where a broker listens, in all of its incarnations."""
     return Endpoint(f"host{host_id}", PORT_BASE + door * DOOR_STEP + host_id)
 
 

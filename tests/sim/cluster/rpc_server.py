@@ -144,5 +144,5 @@ class ServerCall:
         return f"host {self._link.dialler}"
 
     def auth_context(self) -> dict[str, list[bytes]]:
-        """Nobody shows who they are."""
+        """Return nothing, because no client shows who it is."""
         return {}

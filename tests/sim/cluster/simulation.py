@@ -32,11 +32,12 @@ EVENTS_LEAST: Final = 2_000
 
 
 TRANSACTIONAL_SHARE: Final = 0.2
-"""Of the runs; which, depends on the seed alone, and nothing else of it on that."""
+"""The share of runs with transactions. The seed alone decides which runs, and nothing else of a run
+depends on that choice."""
 
 
 class Outcome(NamedTuple):
-    """How a run went."""
+    """The outcome of a run."""
 
     seed: int
     violation: str | None
@@ -182,7 +183,7 @@ class Simulation:
 
 
 EXPECTED: Final = (DiskFull, RegistrationRefused)
-"""What simulated machines and operators bring about themselves."""
+"""The errors that simulated machines and operators bring about themselves."""
 
 
 class _Faults(logging.Handler):

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 BOUND_S: Final = 10.0
 COMMITS_WITHIN_S: Final = 1.5
-"""What a leader had on disk so long ago is committed, where nothing stalls."""
+"""The time in seconds after which what a leader has on disk is committed, if nothing stalls."""
 
 WELL_WITHIN_S: Final = 8.0
 LOOK_EVERY_S: Final = 0.25
 
 
 class _Led(NamedTuple):
-    """What a leader had on disk when it was looked at."""
+    """The state of a leader when it was looked at: its epoch, and what it had on disk."""
 
     broker_id: int
     leader_epoch: int
@@ -51,7 +51,8 @@ class StallCheck:
         return True
 
     def boots(self) -> list[int]:
-        """How often each broker was started: nothing is promised where one is again."""
+        """Return how often each broker was started. Nothing is promised if one of them starts
+        again."""
         return [machine.boots for machine in self._machines.values()]
 
     def in_charge(self) -> list[int]:

@@ -1,4 +1,5 @@
-"""What the checkers must not say: they look after a step, and much can happen within one."""
+"""Tests that the checkers accept what is right. They look after a step, and much can happen within
+one."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any, cast

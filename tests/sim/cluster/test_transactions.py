@@ -1,4 +1,4 @@
-"""What the checkers of transactions must refuse: a history for each."""
+"""Tests that the checkers of transactions refuse wrong histories."""
 
 import struct
 from collections.abc import Iterable, Sequence
@@ -53,7 +53,7 @@ def _replay(history: Iterable[bytes | EndMarker], start_offset: int = 0) -> Repl
 def _known(
     history: Iterable[bytes | EndMarker],
 ) -> tuple[PartitionTransactions, ProducerStateManager]:
-    """What the product makes of it."""
+    """Return what the product knows after it has read the history."""
     transactions, producers = PartitionTransactions("orders-0"), ProducerStateManager("orders-0")
     for offset, what in enumerate(history):
         marker = what if isinstance(what, EndMarker) else None

@@ -9,7 +9,7 @@ from tests.sim.world import Violation
 
 
 class ReplicaTransactions:
-    """What one process makes of the transactions of one replica, beside a replay of its batches.
+    """Compares what a process knows of one replica's transactions with a replay of its batches.
 
     A log that was cut is read anew; else what is new in it.
     """

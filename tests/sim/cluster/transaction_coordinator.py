@@ -84,7 +84,7 @@ class _Office:
 
 
 class Coordinator(Client):
-    """Of all transactional ids of a run."""
+    """The coordinator of all transactional ids of a run."""
 
     def __init__(self, clients: "Clients", quorum: SimulatedQuorum) -> None:
         super().__init__(clients, 60)
@@ -119,7 +119,7 @@ class Coordinator(Client):
         return any(found.state not in AT_REST for found in self._states.values())
 
     def tip(self, tp: TopicPartition) -> TopicIdPartition | None:
-        """What the quorum has under this name now."""
+        """Return the partition that the quorum has under this name now; None if there is none."""
         topic = self.quorum.image.topics.get(tp.topic)
         return None if topic is None else TopicIdPartition(topic.topic_id, tp.partition)
 
@@ -159,7 +159,7 @@ class Coordinator(Client):
         return self._carry_out(transactional_id, decision)
 
     def number_of(self, transactional_id: str) -> int:
-        """Of its newest transaction."""
+        """Return the number of its newest transaction."""
         return self._numbers[transactional_id]
 
     async def verify(self, batch: TransactionBatch) -> None:
@@ -226,7 +226,8 @@ class Coordinator(Client):
             self.completed += 1
 
     def _move(self) -> None:
-        """Another broker has the coordinator's partition now; who had it does not know yet."""
+        """Move the coordinator's partition to another broker. The former one does not know it
+        yet."""
         former = self._office
         self._office = _Office(self, former.epoch + 1)
         self.world.note(f"transactions have another coordinator, epoch {self._office.epoch}")

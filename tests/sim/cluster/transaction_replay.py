@@ -1,4 +1,4 @@
-"""What a partition knows of transactions, found by reading its batches one after the other.
+"""Reads a partition's batches one after the other, and keeps what they say of transactions.
 
 Written down apart from the product, which keeps the same in indexes, through cuts at both ends and
 restarts; whatever it says must be what follows from the batches that a replica has. Pure.
@@ -26,7 +26,7 @@ class Ended(NamedTuple):
 
 
 class KnownProducer(NamedTuple):
-    """What the batches say of a producer."""
+    """The state of a producer, as its batches say."""
 
     epoch: int
     last_sequence: int
@@ -35,7 +35,7 @@ class KnownProducer(NamedTuple):
 
 
 class Replay:
-    """Of the batches from ``start_offset`` on.
+    """The transactions and producers of the batches from ``start_offset`` on.
 
     ``is_whole``: nothing was ever cut off below or beyond them, so that the product knows no more
     and no less. A log that was cut at its end keeps the epochs of producers, one that was cut at
@@ -83,7 +83,8 @@ class Replay:
         return known._replace(epoch=epoch, last_sequence=_BEFORE_FIRST)
 
     def stable_offset(self, high_watermark: int) -> int:
-        """Where the first transaction begins that has no marker below the high watermark."""
+        """Return the last stable offset: where the first transaction begins that has no marker
+        below the high watermark, and at most the high watermark."""
         unstable = [one.first_offset for one in self._ended if one.last_offset >= high_watermark]
         return min([*self._ongoing.values(), *unstable, high_watermark])
 
@@ -133,7 +134,8 @@ class Replay:
         return self.start_offset == 0
 
     def _differ(self, said: set[tuple[int, ...]], expected: set[tuple[int, ...]]) -> bool:
-        """What began below the first batch that was read here is beyond this."""
+        """Whether they differ, except in transactions that began below the first batch that was
+        read here."""
         if self._knows_all:
             return said != expected
         began_here = {one for one in said if one[1] >= self.start_offset}

@@ -1,4 +1,5 @@
-"""What became of each transactional batch that was committed, and what readers may be shown of it.
+"""Keeps the fate of each transactional batch that was committed, and what readers may be shown of
+it.
 
 Whoever decides about a transaction says so here, when it is decided; whoever writes a batch says
 which transaction it is part of. A marker in the committed log must say the same. Pure.
@@ -19,7 +20,7 @@ _VALUE: Final = re.compile(rb"<\d+\.\d+>")
 
 
 class Outcomes:
-    """Of the transactions of a run, by the values that are written in them."""
+    """The outcomes of the transactions of a run, by the values that are written in them."""
 
     def __init__(self) -> None:
         self._transaction_of: dict[bytes, int] = {}
@@ -39,7 +40,7 @@ class Outcomes:
 
 
 class CommittedTransactions:
-    """Those of one partition, as far as its batches are committed."""
+    """The transactions of one partition, as far as its batches are committed."""
 
     def __init__(self, name: str, outcomes: Outcomes) -> None:
         self._name = name

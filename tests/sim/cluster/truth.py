@@ -1,4 +1,4 @@
-"""What was committed: per partition, every batch that was below a leader's high watermark."""
+"""Keeps what was committed: per partition, every batch that was below a leader's high watermark."""
 
 from quorate.broker.log.batches.record_batch import read_header
 from quorate.common.types import LeaderEpoch, TopicIdPartition
@@ -80,7 +80,7 @@ class Truth:
         self._ends[leader_epoch] = max(self._ends.get(leader_epoch, 0), header.last_offset + 1)
 
     def batches(self, from_offset: int) -> list[bytes]:
-        """Those that end beyond ``from_offset``."""
+        """Return the batches that end beyond ``from_offset``."""
         return [
             batch
             for batch in self._batches.values()
