@@ -31,7 +31,7 @@ PRODUCE_EVERY_S = 0.002
 
 @dataclass
 class Acknowledged:
-    """What was acknowledged: where each record went, and when each partition answered.
+    """The records that were acknowledged: where each went, and when each partition answered.
 
     A record's value is its key, ``repeats`` times.
     """
@@ -229,7 +229,7 @@ def assert_nothing_twice(consumed: Consumed) -> None:
 
 
 def assert_order_kept(acknowledged: Acknowledged) -> None:
-    """Of each partition, what was sent later lies behind what was sent before it.
+    """Check that in each partition what was sent later lies behind what was sent before it.
 
     Only where the load was idempotent, or had one request in flight at a time: a record that is
     sent again may otherwise be overtaken.

@@ -30,7 +30,7 @@ class FakeBroker(admin_pb2_grpc.AdminServicer, replication_pb2_grpc.RangeReadSer
         self.created: list[str] = []
         self.asked: list[Message] = []
         self.cancels = 0
-        """How many of the next ClusterStatus calls are refused as by an overloaded server."""
+        """The number of next ClusterStatus calls that are refused as by an overloaded server."""
 
     def ClusterStatus(
         self, request: admin_pb2.ClusterStatusRequest, context: grpc.ServicerContext
@@ -239,7 +239,8 @@ class FakeCluster:
     def __init__(self, brokers: int, controller_id: int) -> None:
         self.controller_id = controller_id
         self.over_quota: deque[None] = deque()
-        """As many creations are refused over the quota."""
+        """One item for each of the next creations, which are refused because they are over the
+        quota."""
         self.quotas: dict[ClientQuotaEntity, dict[str, float]] = {}
         self.brokers = [
             FakeBroker(broker_id, self)  # type: ignore[abstract]  # gRPC refuses the rest

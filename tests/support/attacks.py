@@ -1,4 +1,5 @@
-"""What strangers send to a port. Each has a loopback address of its own, to be told apart."""
+"""Attacks that strangers send to a port. Each has a loopback address of its own, to be told
+apart."""
 
 import contextlib
 import os

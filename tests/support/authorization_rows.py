@@ -1,4 +1,5 @@
-"""What each Kafka API asks of its caller's rights: one row per API, for the authorization matrix.
+"""Lists what each Kafka API asks of its caller's rights: one row per API, for the authorization
+matrix.
 
 Whoever adds an API adds its row here, or says in ``OPEN`` why it needs no right.
 """

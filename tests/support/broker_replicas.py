@@ -60,7 +60,7 @@ class ChosenAssignments(AssignmentCheck):
         self.unassigned_now: set[TopicIdPartition] = set()
         self.unknown: set[TopicIdPartition] = set()
         self.asked_about: list[int] = []
-        """How many partitions the quorum was asked about, each time."""
+        """The number of partitions that the quorum was asked about, each time."""
 
     async def assignments(
         self, table: PartitionTable, tips: Sequence[TopicIdPartition]

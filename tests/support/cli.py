@@ -36,7 +36,7 @@ def quorate(*words: str, stdin: bytes = b"", code: int = 0) -> str:
 
 
 def quorate_json(*words: str, stdin: bytes = b"") -> Any:  # noqa: ANN401 - JSON
-    """What a command prints with ``--json``."""
+    """Run a command with ``--json``, and return what it prints."""
     return json.loads(quorate(*words, "--json", stdin=stdin))
 
 
@@ -58,7 +58,7 @@ def cluster_pids(folder: Path) -> list[int]:
 
 
 def alive(pids: Sequence[int]) -> list[int]:
-    """Those that still run; a zombie does not."""
+    """Return the processes that still run; a zombie does not."""
     return [pid for pid in pids if _runs(pid)]
 
 

@@ -1,4 +1,4 @@
-"""What a consumer with ``isolation.level=read_committed`` makes of an answer, as Kafka's does."""
+"""Reads an answer as a consumer of Kafka with ``isolation.level=read_committed`` does."""
 
 import heapq
 from collections.abc import Iterable

@@ -1,4 +1,5 @@
-"""What happens to disks: bits flip, files are cut, folders may not be written."""
+"""Does to files what happens on disks: flips bits, cuts files, and takes away the right to
+write."""
 
 import os
 import shutil

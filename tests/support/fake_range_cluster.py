@@ -66,7 +66,7 @@ class FakeLog:
     timestamps: list[tuple[int, int]] = field(default_factory=list)
     """(timestamp ms, offset) of every record."""
     open_since: int | None = None
-    """Where the first transaction begins that has not ended."""
+    """The offset at which the first transaction begins that has not ended."""
     aborted: list[AbortedTransaction] = field(default_factory=list)
     isr: tuple[int, ...] = ()
     """The leader and its followers in sync, where a test wants followers."""
@@ -117,7 +117,7 @@ class FakeRangeCluster:
         self.coordinator = 0
         """The broker that coordinates every group."""
         self.commits: list[CommitOffsetsRequest] = []
-        """What the coordinator was asked, in order; it takes whatever it is asked."""
+        """The requests to the coordinator, in order. It accepts every one of them."""
         self.before_commit: Callable[[CommitOffsetsRequest], CommitOffsetsResponse | None] = (
             lambda request: None
         )

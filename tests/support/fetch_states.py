@@ -1,4 +1,4 @@
-"""Where the fetching of a hosted partition stands."""
+"""Returns the fetch state of a hosted partition."""
 
 from quorate.broker.replication.fetching.fetch_session_handler import FetchSessionHandler
 from quorate.broker.replication.fetching.partition_fetch_state import PartitionFetchState

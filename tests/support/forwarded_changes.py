@@ -57,7 +57,7 @@ def reader(principal: str, topic: str) -> Values:
 
 
 def error_codes(answer: Any) -> list[int]:  # noqa: ANN401 - any of kio's responses
-    """Of the answer as a whole where it has one, else of its items."""
+    """Return the error code of the answer as a whole if it has one, else those of its items."""
     if hasattr(answer, "error_code"):
         return [int(answer.error_code)]
     for field in ("responses", "results", "filter_results", "entries"):
@@ -75,7 +75,7 @@ class Written(NamedTuple):
 
 
 def written(cluster: RunningCluster, prefix: str) -> dict[str, list[Written]]:
-    """What the metadata log has for each client id that begins with ``prefix``."""
+    """Return what the metadata log has for each client id that begins with ``prefix``."""
     found: dict[str, list[Written]] = defaultdict(list)
     last = cluster.status().metadata_offset
     words = command(
@@ -108,7 +108,7 @@ def _asked_for(operation: dict[str, Any]) -> tuple[dict[str, Any] | None, list[s
 
 
 def audited(cluster: RunningCluster, prefix: str) -> list[dict[str, Any]]:
-    """What the brokers' audit logs have of client ids that begin with ``prefix``."""
+    """Return what the brokers' audit logs have of client ids that begin with ``prefix``."""
     lines = [
         line
         for file in sorted(cluster.folder.glob("**/audit.log"))

@@ -1,4 +1,4 @@
-"""What clients were told, what the log holds, and whether the two agree.
+"""Checks that what clients were told agrees with what the log holds.
 
 Pure: operations and effects in, violations out, in words. Every check has a history that it must
 refuse (``tests/unit/quorum/test_history_checks.py``). The metadata offset gives everything one
@@ -43,9 +43,9 @@ class Op:
     """Times are numbers that grow; of an unknown outcome the time does not matter."""
     outcome: Outcome
     offset: int = 0
-    """Where it was applied; of a read, everything up to here was seen."""
+    """The offset at which it was applied; a read has seen everything up to this offset."""
     token: int = 0
-    """What it writes, or what it read. No two operations write the same."""
+    """The value that it writes or read. No two operations write the same."""
     expected: int = 0
     """Version that a compare-and-set wants to find."""
     version: int = 0
@@ -112,7 +112,8 @@ def _never_meant(ops: Iterable[Op], offsets: Mapping[int, list[int]]) -> list[st
 
 
 def _out_of_order(ops: Iterable[Op], offsets: Mapping[int, list[int]]) -> list[str]:
-    """Who begins after another has its answer must come after it in the log."""
+    """Find operations that began after another one was answered, but are not after it in the
+    log."""
     events: list[tuple[int, int, Op, int]] = []
     for op in ops:
         at = _position(op, offsets)
@@ -185,7 +186,7 @@ class Jumped(NamedTuple):
 
 
 Seen = int | Started | Jumped
-"""What a watcher saw: offsets of transactions, and how it came to them."""
+"""The observations of a watcher: offsets of transactions, and how it came to them."""
 
 
 def check_watch(seen: Iterable[Seen], log: Sequence[int]) -> list[str]:

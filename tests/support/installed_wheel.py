@@ -40,7 +40,7 @@ class InstalledWheel:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of a user who has heard of no checkout: nothing leads to one."""
+        """The environment of a user who has heard of no checkout: nothing leads to one."""
         kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         home = java_home(kept, self.folder)
         return {
@@ -53,7 +53,7 @@ class InstalledWheel:
         }
 
     def run(self, *arguments: str | Path, more: Mapping[str, str] | None = None) -> str:
-        """What a program of the environment prints.
+        """Run a program of the environment, and return what it prints.
 
         Raises:
             ProgramFailed: with what it said last.

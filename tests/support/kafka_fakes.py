@@ -133,16 +133,16 @@ class FakeReplicas(ReplicaManager):
         self.deletions: dict[TopicPartition, DeleteOutcome] = {}
         self.asked_to_delete: list[tuple[list[DeleteRecordsPartition], int]] = []
         self.turns_given = 0
-        """How often a large request waited before it appended a part."""
+        """The number of times that a large request waited before it appended a part."""
         self.markers: list[MarkerEntry] = []
         self.marker_codes: dict[TopicPartition, int] = {}
         self.producers: dict[TopicPartition, list[ProducerState]] = {}
         self.waiters: dict[TopicPartition, FetchWaiters] = {}
         self.looked_at: list[TopicPartition] = []
-        """What polls looked at, in order."""
+        """The partitions that polls looked at, in order."""
         self.is_troubled = False
         self.near: list[Set[BrokerId] | None] = []
-        """Of each fetch, in order."""
+        """The brokers near the client of each fetch, in order."""
         self.preferred_read_replica = -1
 
     def _log(self, tp: TopicPartition) -> FakeLog | None:
@@ -343,7 +343,7 @@ class FakeBroker:
 
 
 class FakeMetadata(MetadataCache):
-    """What UpdateMetadata would have told; ``changed`` stands for the next one."""
+    """The metadata that UpdateMetadata would have told; ``changed`` stands for the next one."""
 
     def __init__(self) -> None:
         super().__init__()

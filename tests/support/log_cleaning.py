@@ -13,7 +13,8 @@ DELETE_RETENTION_MS = 1000
 
 
 class WorkerInside:
-    """What the process does, in this one; ``between`` is called with each request."""
+    """Does the work of the cleaner's process in this one; ``between`` is called with each
+    request."""
 
     def __init__(self, between: Callable[[CleanerRequest], None] | None = None) -> None:
         self._answering = CleanerRequestHandler()

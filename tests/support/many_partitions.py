@@ -78,7 +78,8 @@ class ManyPartitions:
         await asyncio.gather(*map(write, batches))
 
     async def change_one(self) -> None:
-        """Another leader epoch for the next partition; few are under way for the same one."""
+        """Begin another leader epoch of the next partition; few changes are under way for the same
+        one."""
         topic, partition = next(self._turns)
         version = self._versions.get((topic, partition), 0)
         self._versions[topic, partition] = version + 1

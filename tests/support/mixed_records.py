@@ -32,7 +32,7 @@ SCHEMA = pa.schema(
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     ]
 )
-"""Of what is consumed: the columns of the Spark source, but for the topic."""
+"""The schema of what is consumed: the columns of the Spark source, but for the topic."""
 
 Headers = list[tuple[str, str | bytes | None]]
 _TIMESTAMP_TYPES = {1: 0, 2: 1}

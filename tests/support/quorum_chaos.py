@@ -78,7 +78,8 @@ class QuorumChaos:
         await self._pause_for(self._random.sample(self._quorum.voter_ids, 2))
 
     async def _kill_beside_a_pause(self) -> None:
-        """What only two of three have now, one of them must not forget."""
+        """Pause one voter and kill another, which must not forget what only two of three have
+        now."""
         paused, killed = self._random.sample(self._quorum.voter_ids, 2)
         self._note(f"pause {paused}")
         self.pauses += 1

@@ -39,7 +39,7 @@ def admin_of(authority: CertificateAuthority) -> Security:
 
 
 def security_in(authority: CertificateAuthority, stem: str, role: Role) -> Security:
-    """What is in the keystore ``stem``.pem of the authority's folder."""
+    """Load the keystore ``stem``.pem of the authority's folder."""
     keystore = authority.folder / f"{stem}.pem"
     return load_security("keystore", keystore, "truststore", authority.truststore, role)
 

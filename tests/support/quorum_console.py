@@ -1,6 +1,6 @@
-"""What tests do to a cluster from a host of a ``NetworkLab``; called through its ``Console``.
+"""Functions that tests call on a cluster from a host of a ``NetworkLab``, through its ``Console``.
 
-Functions of a module, for a worker process: what belongs together between calls is in ``_desk``.
+They run in a worker process: what belongs together between calls is in ``_desk``.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class Seen(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What the writer has done so far."""
+    """The writer's results so far."""
 
     acknowledged: int
     longest_gap_s: float
@@ -156,7 +156,7 @@ def wait_for_writes(more: int, timeout_s: float = 20.0) -> None:
 
 
 def stop_writer() -> int:
-    """How many acknowledged writes the quorum no longer knows."""
+    """Stop the writer, and return how many acknowledged writes the quorum no longer knows."""
     desk, writer = _desks[-1], _writer()
     client = desk.client
     assert client is not None
@@ -198,7 +198,8 @@ def wait_for_records(more: int, timeout_s: float = 30.0) -> None:
 
 
 def stop_load(bootstrap: str, topic: str, partitions: int) -> int:
-    """How many records were acknowledged; every one of them is read back."""
+    """Stop the load, and return how many records were acknowledged; every one of them is read
+    back."""
     load = _desks[-1].load
     assert load is not None
     _desks[-1].load = None

@@ -119,7 +119,7 @@ class Watcher:
 
 
 def fingerprint(image: Image) -> int:
-    """Of what the load writes; the same for equal images, in this process."""
+    """Return a hash of what the load writes; it is the same for equal images, in this process."""
     parts: list[object] = [image.controller_epoch, *image.sessions]
     parts += [(entity, *sorted(values.items())) for entity, values in image.configs.items()]
     for name, topic in image.topics.items():
@@ -180,7 +180,7 @@ def _compare(
 def _effects(
     offset: MetadataOffset, transaction: Transaction, versions: dict[str, int]
 ) -> list[Effect]:
-    """What a transaction that took effect wrote, as far as the load knows it."""
+    """Return what a transaction that took effect wrote, as far as the load knows it."""
     found = []
     for operation in transaction.operations:
         for record in operation.records:

@@ -46,7 +46,7 @@ class RecordingTransport(Transport):  # type: ignore[misc]  # the library is unt
         """All are connected."""
 
     def announce(self) -> None:
-        """Nobody listens."""
+        """Do nothing, because nobody listens."""
 
     def receive(self, node: VoterNode, message: Message) -> None:
         self._onMessageReceived(node, message)
@@ -176,7 +176,7 @@ class LoneNode:
         self.transport.receive(self.peer(voter_id), message)
 
     def take_sent(self, kind: str | None = None) -> Sent:
-        """What was sent since the last call, of one type if given."""
+        """Return what was sent since the last call; of one type only if ``kind`` is given."""
         sent, self.transport.sent = self.transport.sent, []
         return [(to, message) for to, message in sent if kind in (None, message["type"])]
 

@@ -149,7 +149,8 @@ class Side(ABC):
 
     @abstractmethod
     def restarted(self, folder: Path, *, newer: bool = False) -> "Side":
-        """Another process on the data in ``folder``; ``newer``: of a version with more methods.
+        """Start another process on the data in ``folder``; ``newer``: of a version with more
+        methods.
 
         Raises:
             RuntimeError: it refuses to start.
@@ -159,7 +160,8 @@ class Side(ABC):
     def close(self) -> None: ...
 
     def crash(self, into: Path, *, newer: bool = False) -> "Side":
-        """What a kill at this moment leaves, started again."""
+        """Copy the data to ``into`` as a kill at this moment leaves it, and start a process on
+        it."""
         return self.restarted(self.crashed(into), newer=newer)
 
     def crashed(self, into: Path) -> Path:
@@ -206,7 +208,7 @@ REASONS: Final[dict[ProposalOutcome, int]] = {
 
 
 class Caller:
-    """Who is told the outcome of a proposal."""
+    """The caller that is told the outcome of a proposal."""
 
     def __init__(self, callback: Callback) -> None:
         self._callback = callback
@@ -389,7 +391,7 @@ class StockSide(Side):
         return next(node for node in self._others if node.voter_id == voter_id)
 
     def command(self, name: bytes) -> bytes:
-        """What its ``replicated`` decorator would propose."""
+        """Return the command that its ``replicated`` decorator would propose."""
         return REGULAR + pickle.dumps((self.voter._methodToID["write_v0"], (name,)), 2)
 
     def tick(self) -> None:

@@ -65,7 +65,7 @@ from tests.support.waiting import async_wait_until
 
 CONTROLLER = BrokerId(99)
 RANGE_BYTES = 64 << 20
-"""What readers of ranges may hold of a node's memory."""
+"""The bytes of a node's memory that readers of ranges may hold."""
 
 
 def batch(*values: str) -> bytes:
@@ -193,7 +193,7 @@ class ReplicaNode:
             await self.store.close()
 
     async def cut_off(self) -> None:
-        """Nobody can connect to it any more, and it sends nothing."""
+        """Stop the server, so that nobody can connect to it any more, and it sends nothing."""
         assert self._server is not None
         await self._server.stop(None)
 
@@ -365,7 +365,7 @@ class ReplicaCluster:
     def leader_and_isr(
         self, broker_id: int, *topics: str, is_init: bool = False
     ) -> control_pb2.LeaderAndIsrRequest:
-        """What the image says of the broker's partitions of these topics."""
+        """Return the request that the image makes for the broker's partitions of these topics."""
         image = self.quorum.image
         request = control_pb2.LeaderAndIsrRequest(
             header=control_pb2.ControlHeader(

@@ -28,7 +28,7 @@ GROUP_BITS: Final = 1
 
 _SIOCETHTOOL: Final = 0x8946
 _SET_OFFLOADS: Final = (0x17, 0x1F, 0x24, 0x2C)
-"""Of ``ethtool``: checksums while sending, TSO, GSO and GRO."""
+"""The commands of ``ethtool`` for checksums while sending, TSO, GSO and GRO."""
 
 _SOL_PACKET, _ADD_MEMBERSHIP, _PROMISCUOUS = 263, 1, 1
 

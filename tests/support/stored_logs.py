@@ -1,4 +1,4 @@
-"""What a stopped broker has on its disk."""
+"""Reads the logs that a stopped broker has on its disk."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -77,7 +77,7 @@ def read_files(folder: Path) -> list[tuple[int, int, bytes]]:
 
 
 def read_batches(folder: Path) -> Batches:
-    """What ``foreachBatch`` was given."""
+    """Return the batches that ``foreachBatch`` was given."""
     batches: Batches = {}
     for line in (folder / "batches.jsonl").read_text().splitlines():
         batch_id, places = json.loads(line)

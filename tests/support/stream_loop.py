@@ -18,7 +18,7 @@ Row = tuple[int, int, bytes]
 
 
 def committed_rows(folder: Path) -> dict[int, list[Row]]:
-    """What the sink holds, by batch."""
+    """Return the rows that the sink holds, by batch."""
     return {
         int(file.stem): [(p, n, key.encode()) for p, n, key in json.loads(file.read_text())]
         for file in (folder / "sink").glob("*.json")

@@ -143,11 +143,12 @@ class ThreeHosts:
     # -- places ----------------------------------------------------------------------------------
 
     def root(self, host: int) -> Path:
-        """What is ``/`` on the host, as far as the guide goes."""
+        """Return the folder that stands for ``/`` on the host, as far as the guide goes."""
         return self.folder / f"host-{host}"
 
     def working(self, host: int) -> Path:
-        """Where an administrator stands, with the project's ``deploy`` folder at hand."""
+        """Return the folder in which an administrator works, with the project's ``deploy`` folder
+        at hand."""
         path = self.root(host) / "work"
         if not path.exists():
             path.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""How tests wait: until something holds, with a deadline, or for time alone, saying why.
+"""Lets tests wait: until something holds, with a deadline, or for time alone, saying why.
 
 Nothing else in the tests sleeps, but for code that Spark runs in processes of its own. On virtual
 time, which costs nothing, tests let it pass with ``virtual_time.pass_time``.
@@ -19,8 +19,8 @@ _ASYNC_POLL_S: Final = 0.005
 
 T = TypeVar("T")
 What = str | Callable[[], str]
-"""What is waited for; or a function that says it, when the wait was in vain, with all that explains
-why."""
+"""The words for what is waited for; or a function that says them, and all that explains why the
+wait was in vain, once it was."""
 
 
 def wait_until(condition: Callable[[], T | None], what: What, *, timeout_s: float = TIMEOUT_S) -> T:

@@ -57,7 +57,7 @@ def _is_whole(cluster: RunningCluster) -> bool:
 
 
 def describe(cluster: RunningCluster) -> str:
-    """All that a person needs to see why a cluster does not recover."""
+    """Return all that a person needs to see why a cluster does not recover."""
     lines = [str(cluster.status())]
     with cluster.admin() as admin:
         for topic in admin.describe_topics():

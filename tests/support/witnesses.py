@@ -160,7 +160,8 @@ class QuorumDesk:
         return self.run(image_now(self.client))
 
     def transactions(self, since: MetadataOffset) -> Sequence[tuple[MetadataOffset, Transaction]]:
-        """All that was acknowledged so far behind that offset, which must not be long ago."""
+        """Return all that was acknowledged so far behind that offset, which must not be long
+        ago."""
 
         async def read() -> list[tuple[MetadataOffset, Transaction]]:
             wanted, seen = await self.client.read_offset(), []

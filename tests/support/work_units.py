@@ -1,4 +1,5 @@
-"""Which tests a worker of a parallel run takes together, and in what order they are taken."""
+"""Decides which tests a worker of a parallel run takes together, and in what order they are
+taken."""
 
 from collections.abc import Sequence
 from pathlib import PurePosixPath
@@ -8,7 +9,8 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 _ROOMS: Final = ("spark", "integration", "clients", "sim", "unit")
-"""Of tests/. What takes longest first: at the end the workers have little left to share."""
+"""The folders of tests/, with what takes longest first: at the end the workers have little left to
+share."""
 
 
 def room_of(nodeid: str) -> str:

@@ -48,7 +48,8 @@ _NOT_YET: Final = frozenset(
 
 
 class Addresses(NamedTuple):
-    """Where a broker takes clients that say nothing of themselves, and where they log in."""
+    """The addresses of a broker: one for clients that say nothing of themselves, and one to log
+    in."""
 
     plaintext: Endpoint
     sasl: Endpoint
@@ -56,7 +57,8 @@ class Addresses(NamedTuple):
 
 @dataclass(frozen=True)
 class _CodeAlone:
-    """What the table has of DescribeCluster. Quorate adds a field that the reader does not know."""
+    """The error code of DescribeCluster, which is all the table has. Quorate adds a field that the
+    reader does not know."""
 
     error_code: int
 

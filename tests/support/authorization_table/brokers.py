@@ -36,7 +36,7 @@ _SETTINGS: Final[Mapping[str, str | int]] = MappingProxyType(
         "sasl.enabled.mechanisms": "PLAIN",
     }
 )
-"""What is configured in the same words."""
+"""The settings that both kinds of broker take under the same names."""
 
 _POM: Final = f"""\
 <project xmlns="http://maven.apache.org/POM/4.0.0">

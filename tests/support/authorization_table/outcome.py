@@ -1,4 +1,4 @@
-"""What an answer says of each resource, in one line: ``t/0 TOPIC_AUTHORIZATION_FAILED``."""
+"""Tells what an answer says of each resource, in one line: ``t/0 TOPIC_AUTHORIZATION_FAILED``."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -25,7 +25,8 @@ _ERROR_CODE: Final = "error_code"
 _SAID_WITHOUT_CONTENTS: Final = frozenset(
     {"api_keys", "brokers", "config_resources", "configs", "mechanisms", "nodes"}
 )
-"""What differs between brokers of two kinds, and whose contents are nobody's secret here."""
+"""The fields of which only the name is told: their contents differ between the two kinds of broker,
+and are nobody's secret here."""
 
 
 def outcome_of(response: Any) -> str:  # noqa: ANN401 - any of kio's responses

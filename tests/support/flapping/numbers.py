@@ -7,8 +7,8 @@ from typing import Final
 from tests.support.flapping.story import Lane, Sent
 
 PARTITIONS: Final = 3
-"""As many as brokers: a client has five requests in flight at a broker, and they should be of one
-partition."""
+"""The number of partitions, one for each broker: a client has five requests in flight at a broker,
+and they should be of one partition."""
 
 UNANSWERED_MAX: Final = 100
 """A producer that has so many records in doubt sends nothing new: none must wait for so long that

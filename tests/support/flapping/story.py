@@ -1,4 +1,4 @@
-"""What producers say of their records, and what the logs have of them.
+"""Compares what producers say of their records with what the logs have of them.
 
 Each producer numbers its records per partition, and the value of a record is its number. So a
 record is known by topic, partition, producer and number.
@@ -28,18 +28,21 @@ class Sent(NamedTuple):
 
 @dataclass
 class Story:
-    """What a producer was told. One thread writes it at a time."""
+    """The outcome of a producer's records, as the producer was told. One thread writes it at a
+    time."""
 
     acknowledged: set[Sent] = field(default_factory=set)
-    """What must be read: delivered, and its transaction committed if it has one."""
+    """The records that must be read: delivered, and with their transaction committed if they have
+    one."""
     aborted: set[Sent] = field(default_factory=set)
-    """What must not be read by who reads committed records."""
+    """The records that a reader of committed records must not get."""
     uncertain: list[frozenset[Sent]] = field(default_factory=list)
     """Transactions whose end nobody knows: each is read as a whole, or not at all."""
     failures: list[str] = field(default_factory=list)
     """Why producers gave up on records, or began anew."""
     epochs: int = 0
-    """How often a producer that is idempotent only began a new epoch, as far as its client says."""
+    """The number of new epochs that a merely idempotent producer began, as far as its client
+    says."""
 
 
 Read = Mapping[Lane, list[int]]
@@ -48,7 +51,7 @@ Read = Mapping[Lane, list[int]]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is wrong with what was read; nothing, if all is empty."""
+    """The faults in what was read. If all fields are empty, there are none."""
 
     lost: list[Sent]
     twice: list[Sent]

@@ -17,8 +17,8 @@ SESSION_TIMEOUT_MS: Final = 2_000
 """So long a group misses a member that was killed."""
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 _RESUME_CHANCE: Final = 0.4
-"""Of who is stopped, with every disturbance: most go on when others have taken over, some when
-their transaction has timed out as well."""
+"""The chance, at each disturbance, that a stopped process goes on. Most go on when others have
+taken over, some only when their transaction has timed out as well."""
 _STOP_S: Final = 60.0
 _LAST_WORDS: Final = 2_000
 
@@ -105,7 +105,7 @@ class Crew:
         self.fill()
 
     def go_on(self) -> None:
-        """Nobody is stopped any more."""
+        """Let the stopped process go on."""
         if self._stopped is not None:
             self._stopped.popen.send_signal(signal.SIGCONT)
             self._stopped = None
@@ -131,7 +131,8 @@ class Crew:
             process.popen.wait(max(0.0, deadline_s - time.monotonic()))
 
     def exit_codes(self) -> list[tuple[str, int]]:
-        """Of all that have ended; negative: the signal that ended it."""
+        """Return the exit codes of all processes that have ended; negative: the signal that ended
+        it."""
         return [
             (process.journal.stem, code)
             for process in self._processes
@@ -139,11 +140,12 @@ class Crew:
         ]
 
     def last_words(self, name: str) -> str:
-        """What a process said, that ``exit_codes`` names so."""
+        """Return the end of the output of a process, by the name that ``exit_codes`` gives it."""
         return (self.folder / f"{name}.log").read_text(errors="replace")[-_LAST_WORDS:]
 
     def journals(self, prefix: str) -> list[list[Event]]:
-        """Of all processes that a role of such a name had, each in its order."""
+        """Return the events of every process of the roles whose names begin so, each in its
+        order."""
         return [
             list(events(process.journal))
             for process in self._processes
@@ -151,7 +153,7 @@ class Crew:
         ]
 
     def count(self, prefix: str, kind: Kind) -> int:
-        """How often that has happened in such roles."""
+        """Return how often that has happened in such roles."""
         return sum(
             count(process.journal, kind)
             for process in self._processes

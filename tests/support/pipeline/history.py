@@ -1,4 +1,4 @@
-"""What must be true of a pipeline's history, whatever was killed. Pure.
+"""Checks what must be true of a pipeline's history, whatever was killed. Pure.
 
 Each check takes what clients were told and what the topics hold, and returns violations in words;
 ``tests/unit/broker/test_pipeline_history.py`` has a history that each must refuse.
@@ -15,7 +15,7 @@ from tests.support.pipeline.journal import Event, Kind, Place
 
 
 class Fate(Enum):
-    """What is known of a transaction from outside."""
+    """The fate of a transaction, as far as it is known from outside."""
 
     COMMITTED = "committed"
     NOT_COMMITTED = "not committed"
@@ -30,7 +30,7 @@ class Transaction:
 
     name: str
     sources: frozenset[Place] = frozenset()
-    """Of each record in it: where the record that it was made of stands in the input."""
+    """The places in the input of the records that its own records were made of."""
     fate: Fate = Fate.NOT_COMMITTED
 
 
@@ -47,7 +47,7 @@ class Copy(NamedTuple):
 
 @dataclass
 class Reading:
-    """What one member read of one partition while it had it without interruption."""
+    """The records that one member read of one partition while it had it without interruption."""
 
     partition: int
     assigned_at_s: float
@@ -86,7 +86,7 @@ def copied_once(inputs: Iterable[Place], output: Sequence[Copy]) -> list[str]:
 
 
 def copied_in_order(output: Sequence[Copy]) -> list[str]:
-    """Of each partition, later records of the input have later copies."""
+    """Check that in each partition later records of the input have later copies."""
     found = []
     for partition, copies in _by_partition(output).items():
         for before, after in pairwise(sorted(copies, key=lambda copy: copy.offset)):
@@ -99,7 +99,8 @@ def copied_in_order(output: Sequence[Copy]) -> list[str]:
 
 
 def all_or_nothing(told: Mapping[str, Transaction], output: Sequence[Copy]) -> list[str]:
-    """What was committed is there, whole; what was not is not; what nobody knows is one of both."""
+    """Check that transactions that were committed are there as a whole, that those that were not
+    are not there, and that those of unknown fate are one of both."""
     seen: dict[str, set[Place]] = defaultdict(set)
     for copy in output:
         seen[copy.transaction].add(copy.source)
@@ -147,13 +148,14 @@ def never_back(samples: Iterable[Mapping[int, int]]) -> list[str]:
 
 
 def shown_early(live: Sequence[Copy], output: Sequence[Copy]) -> list[str]:
-    """What a reader of committed records was shown meanwhile is what is there in the end."""
+    """Check that what a reader of committed records was shown meanwhile is there in the end."""
     there = set(output)
     return _examples("shown, and then gone", [copy for copy in live if copy not in there])
 
 
 def readings(journal: Iterable[Event]) -> list[Reading]:
-    """What one process of a plain group read, one assignment of a partition after the other."""
+    """Return what one process of a plain group read, one assignment of a partition after the
+    other."""
     found: list[Reading] = []
     current: dict[int, Reading] = {}
     for event in journal:

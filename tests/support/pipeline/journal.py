@@ -1,4 +1,5 @@
-"""What a process of the pipeline did, line by line, so that a kill -9 loses none of it."""
+"""Writes down what a process of the pipeline did, line by line, so that a kill -9 loses none of
+it."""
 
 import json
 import time
@@ -9,8 +10,8 @@ from pathlib import Path
 
 
 class Kind(StrEnum):
-    """What happened. Of a transaction: ``BEGUN``, then ``COMMITTING`` or ``ABORTING``, and then the
-    answer, if one came."""
+    """The kind of an event. A transaction has ``BEGUN``, then ``COMMITTING`` or ``ABORTING``, and
+    then the answer, if one came."""
 
     BEGUN = "begun"
     COMMITTING = "committing"
@@ -44,7 +45,7 @@ class Event:
     places: tuple[Place, ...] = ()
     note: str = ""
     keys: tuple[str, ...] = field(default=())
-    """Of the records read, beside ``places``."""
+    """The keys of the records read, beside ``places``."""
 
 
 class Journal:
@@ -77,12 +78,12 @@ class Journal:
 
 
 def count(path: Path, kind: Kind) -> int:
-    """How often that has happened, at a glance."""
+    """Return how often that has happened, without reading the events."""
     return path.read_bytes().count(json.dumps({"kind": kind})[1:-1].encode() + b",")
 
 
 def events(path: Path) -> Iterator[Event]:
-    """What a journal holds; its last line may be half written."""
+    """Yield the events of a journal; its last line may be half written."""
     for line in path.read_bytes().splitlines(keepends=True):
         if not line.endswith(b"\n"):
             return

@@ -1,4 +1,4 @@
-"""What other clients are shown meanwhile: committed records, and committed offsets."""
+"""Watches what other clients are shown meanwhile: committed records, and committed offsets."""
 
 import contextlib
 import threading

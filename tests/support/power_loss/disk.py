@@ -13,7 +13,7 @@ from tests.support.power_loss.events import LOCK_SUFFIX, Event, Kind, is_recorde
 from tests.support.power_loss.pages import RecordedFile
 
 _SURVIVALS: Final = (0.0, 1.0, 0.02, 0.98, 0.2, 0.5, 0.8)
-"""How likely an unsynced change is there, in one crash or another."""
+"""The chances that an unsynced change is there, in one crash or another."""
 
 
 class RecordedFolder:
@@ -44,7 +44,7 @@ class RecordedFolder:
     def crashed(
         self, survival: float, chance: random.Random
     ) -> "dict[str, RecordedFile | RecordedFolder]":
-        """What is left when the power goes."""
+        """Return what is left when the power goes."""
         names = dict(self._durable)
         lost: set[str] = set()
         for change in self._changes.values():
@@ -56,7 +56,7 @@ class RecordedFolder:
 
 
 class RecordedDisk:
-    """What became of the recorded folder, event by event."""
+    """The state of the recorded folder, event by event."""
 
     def __init__(self, before: Path | None = None) -> None:
         """``before``: what the recorded folder was like, all of it durable; None: empty."""

@@ -1,4 +1,5 @@
-"""What the recorder wrote: events in the order in which they happened, and how to have it write."""
+"""Reads what the recorder wrote: events in the order in which they happened. It also starts the
+recorder."""
 
 import os
 import shutil
@@ -19,7 +20,7 @@ LOCK_SUFFIX: Final = "-lock"
 
 
 class Kind(IntEnum):
-    """What happened. Begins and ends carry the same ``operation``."""
+    """The kind of an event. The begin and the end of one operation carry the same ``operation``."""
 
     OPEN = ord("O")
     WRITE = ord("W")
@@ -60,7 +61,8 @@ class Recording(NamedTuple):
 
     @property
     def before(self) -> Path:
-        """What ``root`` was like, if it was not empty, and the promises that had been made."""
+        """The place of a copy of ``root`` as it was before, unless it was empty, and of the
+        promises made."""
         return self.root.parent / "before"
 
     @property

@@ -69,7 +69,7 @@ def held(log: PartitionLog) -> list[tuple[int, int, int, int]]:
 
 
 def sealed_end(log: PartitionLog) -> int:
-    """How far the log goes in sealed segments alone.
+    """Return the offset up to which the log goes in sealed segments alone.
 
     The log's start may lie inside its first batch: that one is looked at, too.
     """

@@ -17,7 +17,7 @@ _Fault = Callable[[], AbstractContextManager[object]]
 
 
 class Mutant(NamedTuple):
-    """What is wrong while the store is used, and while it is opened after the power loss."""
+    """A fault while the store is used, and one while it is opened after the power loss."""
 
     flush: Flush
     writing: _Fault

@@ -13,7 +13,7 @@ PAGE_BYTES: Final = 4096
 SECTOR_BYTES: Final = 512
 _NO_PAGE: Final = bytes(PAGE_BYTES)
 _TORN: Final = 0.05
-"""How many of the unsynced pages are torn, where only some survive."""
+"""The share of the unsynced pages that are torn, if only some survive."""
 
 
 class _Change(NamedTuple):
@@ -109,7 +109,8 @@ class RecordedFile:
         return bytes(content)
 
     def crashed(self, survival: float, chance: random.Random) -> bytes:
-        """What is left when the power goes; ``survival``: how likely an unsynced change is."""
+        """Return what is left when the power goes. ``survival`` is the chance of an unsynced
+        change."""
         content = bytearray(self._durable)
         size = len(content)
         versions: dict[int, list[bytes]] = {}

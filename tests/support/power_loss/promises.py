@@ -1,4 +1,4 @@
-"""What a log store has promised: for each log what must be in it, and what may be.
+"""Keeps what a log store has promised: for each log what must be in it, and what may be.
 
 A log is known by its ``key``, the bytes of its topic id; every batch in it by its base offset and
 leader epoch, since the load begins an epoch whenever it writes an offset again. So the bytes of a
@@ -73,7 +73,8 @@ def stored(key: str, base_offset: int, leader_epoch: int) -> bytes:
 
 
 def merged(key: str, base_offset: int, last_offset: int, leader_epoch: int) -> bytes:
-    """What is written in place of the batches from one offset to another, as it lies in the log."""
+    """Return the batch that is written in place of those from one offset to another, as it lies in
+    the log."""
     seed = zlib.crc32(f"{key} {base_offset} {last_offset} {leader_epoch}".encode())
     data = assemble(
         random.Random(seed).randbytes(40),
@@ -85,7 +86,7 @@ def merged(key: str, base_offset: int, last_offset: int, leader_epoch: int) -> b
 
 
 def version(key: str, base_offset: int, last_offset: int, leader_epoch: int, data: bytes) -> int:
-    """Which batch it is that was found there."""
+    """Return which version of the batch was found there."""
     if data == stored(key, base_offset, leader_epoch):
         return WRITTEN
     if data == merged(key, base_offset, last_offset, leader_epoch):
@@ -94,21 +95,23 @@ def version(key: str, base_offset: int, last_offset: int, leader_epoch: int, dat
 
 
 class Promise:
-    """What is known of one log."""
+    """The promises about one log."""
 
     def __init__(self, *, is_certain: bool, start: int = 0, durable_end: int = 0) -> None:
         self.must_exist = is_certain
         self.may_exist = True
         self.starts = {start}
-        """Where it may begin."""
+        """The offsets at which it may begin."""
         self.durable_end = durable_end
-        """It reaches at least so far."""
+        """The offset that it reaches at least."""
         self.sealed_end = start
-        """So far even if segments are lost that were not synced (``log.flush=os``)."""
+        """The offset that it reaches even if segments are lost that were not synced
+        (``log.flush=os``)."""
         self.may_hold: dict[int, set[tuple[int, int, int]]] = {}
         """(last offset, leader epoch, version) of what may be at a base offset."""
         self._cut_end = _NO_END
-        """Where a cut that has begun may end it at any time, whatever was flushed beyond."""
+        """The offset at which a cut that has begun may end the log at any time, whatever was
+        flushed beyond."""
 
     def note(self, said: Said) -> None:
         match said.what:
@@ -162,7 +165,7 @@ class Promise:
 
 
 class Promises:
-    """Of one store, up to some time."""
+    """The promises of one store, up to some time."""
 
     def __init__(self, flush: Flush) -> None:
         self._flush = flush

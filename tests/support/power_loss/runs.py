@@ -27,7 +27,7 @@ _FOR_EVER: Final = 1 << 30
 
 
 class Failure(NamedTuple):
-    """What went wrong after a power loss before the event ``point``."""
+    """A problem that was found after a power loss before the event ``point``."""
 
     point: int
     problem: str

@@ -1,4 +1,4 @@
-"""Which commit each release is, and from which releases this checkout upgrades while it runs.
+"""Lists which commit each release is, and from which releases this checkout upgrades while it runs.
 
 Tags do not travel with every clone, so this table says the same as they do.
 ``tests/unit/test_releases.py`` holds it, the tags and the changelog against one another.

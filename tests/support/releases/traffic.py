@@ -1,4 +1,5 @@
-"""What clients do while the releases of a cluster change: produce, read, and change settings.
+"""Clients that work while the releases of a cluster change: they produce, read, and change
+settings.
 
 Each part notes what it was told, and says at the end whether that holds.
 """
@@ -40,7 +41,7 @@ from tests.support.waiting import wait_until
 
 IDEMPOTENT, PLAIN = "idempotent", "plain"
 RIGHTS = "no-topic"
-"""What entries of access control are about: a topic that nobody uses."""
+"""The topic that entries of access control are about. Nobody uses it."""
 
 PARTITIONS = 3
 CHANGE_EVERY_S = 0.05
@@ -55,13 +56,13 @@ TRY_AGAIN = frozenset(
 
 @dataclass
 class Changes:
-    """What became of the changes that were asked for, by the client id of each."""
+    """The outcome of the changes that were asked for, by the client id of each."""
 
     made: set[str] = field(default_factory=set)
     unknown: set[str] = field(default_factory=set)
     refused: dict[str, list[int]] = field(default_factory=dict)
     brokers: Counter[int] = field(default_factory=Counter)
-    """How many of those made each broker was asked for."""
+    """The number of changes made that each broker was asked for."""
 
 
 class Changer:
@@ -93,9 +94,8 @@ class Changer:
         )
 
     def assert_each_once(self) -> None:
-        """What was acknowledged is in the metadata log once, what is uncertain once at most, and
-        what was refused not at all.
-        """
+        """Check that what was acknowledged is in the metadata log once, what is uncertain once at
+        most, and what was refused not at all."""
         assert not self._thread.is_alive(), "the changer did not stop"
         changes = self.changes
         times: dict[str, int] = {}

@@ -59,7 +59,8 @@ def _early_answers() -> None:
 
 
 def _gaps() -> None:
-    """What comes behind a refused batch is out of order."""
+    """Refuse what comes behind a refused batch as out of order, without an explanation of the
+    gap."""
 
     def explain(*_: object) -> bool:
         return False
