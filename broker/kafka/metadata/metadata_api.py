@@ -8,7 +8,8 @@ client tries another broker or tries again.
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from itertools import islice
+from typing import Any, Final
 
 from quorate.broker.config.topics import AUTO_CREATE_TOPICS_ENABLE
 from quorate.broker.kafka.allowed_topics import allowed_topics
@@ -76,20 +77,41 @@ class MetadataApi:
         operations = _requested_operations(rights, request)
         if wanted is None:
             return await self._all_topics(services, context, rights, operations)
-        if any(item["name"] is None for item in wanted):
+        # A topic may have very many partitions, so it is described once (issue 17).
+        distinct: dict[Any, Message] = {
+            item["topic_id"] if item["name"] is None else item["name"]: item
+            async for item in services.turns.through(wanted)
+        }
+        if not set(map(type, distinct)) <= {str}:
             builder = MetadataResponseBuilder(
                 services, context.version, context.listener, operations
             )
-            distinct = {(item["name"], item["topic_id"]): item for item in wanted}
             topics = (_by_id_or_name(builder, item, rights) for item in distinct.values())
             return await _encoded(services, context, builder, topics, len(distinct), None)
-        # A topic may have very many partitions, so it is described once (issue 17).
-        names = tuple(dict.fromkeys([item["name"] for item in wanted]))
+        return await self._named_topics(
+            services, context, request, tuple(distinct), rights, operations
+        )
+
+    async def _named_topics(
+        self,
+        services: KafkaServices,
+        context: RequestContext,
+        request: Message,
+        names: tuple[str, ...],
+        rights: Rights,
+        operations: AuthorizedOperations | None,
+    ) -> bytes:
         visible = await allowed_topics(services, rights, AclOperation.DESCRIBE, names)
-        asked = [name for name in names if name in visible]
+        asked: Sequence[str] = names
+        if len(visible) < len(names):
+            asked = [name async for name in services.turns.through(names) if name in visible]
         errors = await self._create_missing(services, context, request, asked, rights)
         known = services.metadata.topics
-        if not operations and all([name in known and name in visible for name in names]):
+        if (
+            not operations
+            and len(visible) == len(names) <= _CACHED_NAMES_MAX
+            and all([name in known for name in names])
+        ):
             return await self._cached(services, context, names)
         builder = MetadataResponseBuilder(services, context.version, context.listener, operations)
         topics = (
@@ -116,7 +138,7 @@ class MetadataApi:
             async with self._all_topics_turn:
                 return await self._cached(services, context, None)
         builder = MetadataResponseBuilder(services, context.version, context.listener, operations)
-        names = [name for name in known if name in visible]
+        names = [name async for name in services.turns.through(known) if name in visible]
         topics = (builder.by_name(name) for name in names)
         return await _encoded(services, context, builder, topics, len(names), names)
 
@@ -131,28 +153,33 @@ class MetadataApi:
         """Create topics that do not exist. Return an error code for each topic that could not be
         created, or that this broker does not know yet.
         """
-        missing = [name for name in names if name not in services.metadata.topics]
         enabled = (
             request.get("allow_auto_topic_creation", True)
             and services.config[AUTO_CREATE_TOPICS_ENABLE]
         )
-        if not missing or not enabled:
+        if not enabled:
+            return {}
+        known, turns = services.metadata.topics, services.turns
+        missing = [name async for name in turns.through(names) if name not in known]
+        if not missing:
             return {}
         may = frozenset(missing)
         if not rights.may_cluster(AclOperation.CREATE, log_denied=False):
             may = await allowed_topics(services, rights, AclOperation.CREATE, missing)
-        creatable = [name for name in missing if name in may]
-        errors: dict[str, int] = dict.fromkeys(missing, _NOT_AUTHORIZED)
-        errors.update(dict.fromkeys(creatable, errors_pb2.LEADER_NOT_AVAILABLE))
-        if creatable := creatable[:_CREATIONS_MAX]:
+        errors: dict[str, int] = {
+            name: errors_pb2.LEADER_NOT_AVAILABLE if name in may else _NOT_AUTHORIZED
+            async for name in turns.through(missing)
+        }
+        creatable = [*islice((name for name in missing if name in may), _CREATIONS_MAX)]
+        if creatable:
             errors.update(await self._creation.create(services.forwarder, context, creatable))
         return errors
 
     async def _cached(
         self, services: KafkaServices, context: RequestContext, names: tuple[str, ...] | None
     ) -> bytes:
-        """Return the response for topics that exist, from the cache if possible. ``names`` is None
-        for all topics.
+        """Return the response for few topics that exist, from the cache if possible. ``names`` is
+        None for all topics.
         """
         metadata = services.metadata
         self._forget_outdated(metadata)
@@ -164,7 +191,7 @@ class MetadataApi:
             every = tuple(metadata.topics) if names is None else names
             topics = (builder.by_name(name) for name in every)
             encoded = await _encoded(services, context, builder, topics, len(every), every)
-            if brokers is self._brokers and (names is None or len(names) <= _CACHED_NAMES_MAX):
+            if brokers is self._brokers:
                 self._remember(key, encoded)
         return encoded
 
@@ -201,8 +228,9 @@ async def _encoded(
         KafkaError: INVALID_REQUEST. The response would be too long.
     """
     steps = builder.encode(topics)
-    partitions = services.metadata.partition_count
-    total = count if names is None else count + sum(map(partitions, names))
+    total = count
+    async for name in services.turns.through(names or ()):
+        total += services.metadata.partition_count(name)
     if total <= _FEW_PARTITIONS and names is not None:
         return at_once(steps)
     await hold_bytes(services, context, total * _PARTITION_BYTES)

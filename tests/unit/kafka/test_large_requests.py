@@ -34,6 +34,9 @@ from tests.unit.test_work_turns import Passes
 LIST_OFFSETS, OFFSET_COMMIT, DESCRIBE_CONFIGS, DESCRIBE_GROUPS = 2, 8, 32, 15
 
 
+LOOKS_IN_A_SLICE = 8
+
+
 class Ticking:
     """A clock that moves by the eighth of a slice with every look."""
 
@@ -42,7 +45,7 @@ class Ticking:
 
     def __call__(self) -> float:
         self.looks += 1
-        return self.looks * SLICE_S / 8
+        return self.looks * SLICE_S / LOOKS_IN_A_SLICE
 
 
 def decoded(inside: FakeBrokerInside, frame: bytes, **parts: Any) -> Request:  # noqa: ANN401

@@ -2,6 +2,7 @@
 gives way and holds memory (issue 17)."""
 
 import asyncio
+import dataclasses
 from typing import Any
 
 import pytest
@@ -11,11 +12,11 @@ from quorate.broker.kafka.metadata import metadata_api
 from quorate.broker.kafka.metadata.describe_topic_partitions_api import TOPICS_MAX
 from quorate.broker.kafka.metadata.metadata_response import MetadataResponseBuilder
 from quorate.broker.quota.client_memory import ClientMemory, RequestMemory, ResponseMemory
-from quorate.broker.quota.work_turns import WorkTurns
+from quorate.broker.quota.work_turns import ITEMS_BETWEEN_LOOKS, WorkTurns
 from quorate_proto.v1 import errors_pb2
 from tests.support.kafka_fakes import FakeBrokerInside
 from tests.support.kafka_wire import request_frame
-from tests.unit.kafka.test_large_requests import Ticking, asked, decoded
+from tests.unit.kafka.test_large_requests import LOOKS_IN_A_SLICE, Ticking, asked, decoded
 from tests.unit.test_work_turns import Passes
 
 METADATA, OFFSET_FETCH, FIND_COORDINATOR, LIST_CONFIGS, TOPIC_PARTITIONS = 3, 9, 10, 74, 75
@@ -59,6 +60,34 @@ async def test_a_long_description_of_topics_gives_way_and_holds_memory(
         size = sum(map(len, await request.run()))
     assert passes.count > 5
     assert memory.responses.held_bytes >= size > 100_000
+
+
+async def test_each_stage_of_a_description_of_many_topics_gives_way(
+    inside: FakeBrokerInside,
+) -> None:
+    """Names are told apart, looked up among the rights and among the topics, given an error,
+    counted and encoded.
+    """
+    count = 2_000
+    services = dataclasses.replace(inside.services, turns=WorkTurns(Ticking()))
+    values = topics_named(*[f"no-such-{number}" for number in range(count)], create=True)
+    with Passes() as passes:
+        context = RequestContext(9, "c", "h")
+        encoded = await metadata_api.MetadataApi().handle(services, context, values)
+    assert encoded.count(b"no-such-") == count
+    stage = count // ITEMS_BETWEEN_LOOKS // LOOKS_IN_A_SLICE
+    encoding = count // LOOKS_IN_A_SLICE
+    passes_of_a_turn = 2
+    assert passes.count > passes_of_a_turn * (5 * stage + encoding) - stage
+
+
+async def test_many_topics_are_described_like_few(inside: FakeBrokerInside) -> None:
+    names = [f"t{number}" for number in range(300)]
+    for name in names[::2]:
+        inside.metadata.add_topic(name, 2)
+    answer = await asked(inside, METADATA, 9, topics_named(*names))
+    few = [await asked(inside, METADATA, 9, topics_named(name)) for name in names]
+    assert answer.topics == tuple(one.topics[0] for one in few)
 
 
 async def test_a_description_of_topics_that_is_too_long_is_refused(
