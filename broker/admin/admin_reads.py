@@ -7,7 +7,8 @@ from quorate.broker.common.errors import KafkaError
 from quorate.broker.kafka.admin.config_description import ConfigReads
 from quorate.broker.metadata.metadata_follower import MetadataFollower
 from quorate.broker.quota import quota_description
-from quorate.broker.security.acl_bindings import describe_bindings
+from quorate.broker.quota.work_turns import WorkTurns
+from quorate.broker.security.acl_bindings import described_bindings, to_proto
 from quorate.broker.security.authorizer import Authorizer, caller_of
 from quorate.broker.security.scram_users import describe_users
 from quorate.broker.security.token_access import TokenDescription
@@ -26,7 +27,10 @@ class AdminReads:
         tokens: TokenDescription,
         authorizer: Authorizer,
         wall_clock_ms: Callable[[], int],
+        turns: WorkTurns,
     ) -> None:
+        """Long answers are made in ``turns`` with the large requests of Kafka clients."""
+        self._turns = turns
         self._images = images
         self._configs = configs
         self._tokens = tokens
@@ -40,7 +44,7 @@ class AdminReads:
             "DescribeAcls": self.describe_acls,
             "DescribeConfigs": self._configs.describe,
             "DescribeClientQuotas": self.describe_client_quotas,
-            "DescribeDelegationTokens": self._tokens.describe,
+            "DescribeDelegationTokens": self.describe_tokens,
             "DescribeUserScramCredentials": self.describe_scram_users,
         }
 
@@ -49,9 +53,23 @@ class AdminReads:
     ) -> admin_pb2.DescribeAclsResponse:
         """Describe the access control entries that match the filter of the request."""
         entries = self._images.image.acls
-        return describe_bindings(
-            self._authorizer, caller_of(request.context), entries, request.filter
-        )
+        client = caller_of(request.context)
+        response = admin_pb2.DescribeAclsResponse()
+        steps = described_bindings(self._authorizer, client, entries, request.filter)
+        try:
+            found = await self._turns.carry_out(steps)
+        except KafkaError as error:
+            response.error_code, response.error_message = error.code, error.message
+            return response
+        async for one in self._turns.through(found):
+            response.bindings.append(to_proto(*one))
+        return response
+
+    async def describe_tokens(
+        self, request: admin_pb2.DescribeDelegationTokensRequest
+    ) -> admin_pb2.DescribeDelegationTokensResponse:
+        """Describe the delegation tokens that the caller may see."""
+        return await self._turns.carry_out(self._tokens.describe(request))
 
     async def describe_client_quotas(
         self,
@@ -65,7 +83,8 @@ class AdminReads:
             return admin_pb2.DescribeClientQuotasResponse(
                 error_code=error.code, error_message=error.message
             )
-        return quota_description.describe(self._images.image.client_quotas, request)
+        quotas = self._images.image.client_quotas
+        return await self._turns.carry_out(quota_description.describe(quotas, request))
 
     async def describe_scram_users(
         self,
@@ -79,7 +98,7 @@ class AdminReads:
             return admin_pb2.DescribeUserScramCredentialsResponse(
                 error_code=error.code, error_message=error.message
             )
-        return describe_users(self._images.image, request.users)
+        return await self._turns.carry_out(describe_users(self._images.image, request.users))
 
     async def describe_pipelines(
         self,

@@ -174,6 +174,7 @@ class BrokerServices:
                     self._tokens,
                     shared.authorizer,
                     wall_clock_ms,
+                    self.kafka.turns,
                 ).methods(),
                 **TransactionAdmin(
                     self._coordinators.transactions,

@@ -8,6 +8,7 @@ describes the message, and the handler works with plain dicts. ``api_work`` has 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from quorate.broker.common.steps import Steps
 from quorate.broker.kafka.admin import (
     acl_apis,
     client_quota_apis,
@@ -50,7 +51,7 @@ from quorate.broker.kafka.transactions import (
     transaction_admin_apis,
     transaction_apis,
 )
-from quorate.broker.kafka.wire.primitives import Buffers, Cursor, Steps
+from quorate.broker.kafka.wire.primitives import Buffers, Cursor
 
 
 def api_table() -> Mapping[int, Api]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 
 from quorate.broker.common.errors import KafkaError
+from quorate.broker.common.steps import ITEMS_IN_A_STEP, Steps, sorted_in_steps
 from quorate.broker.quota.quota_entity_types import CLIENT_ID, IP, USER, check_entity_type
 from quorate.metadata_log.client_quotas import EVERYBODY, ClientQuotaEntity, ClientQuotas
 from quorate_proto.v1 import admin_pb2, errors_pb2
@@ -19,8 +20,8 @@ class QuotaMatchType(IntEnum):
 
 def describe(
     quotas: ClientQuotas, request: admin_pb2.DescribeClientQuotasRequest
-) -> admin_pb2.DescribeClientQuotasResponse:
-    """Return the entities that match all filters, sorted.
+) -> Steps[admin_pb2.DescribeClientQuotasResponse]:
+    """Return the entities that match all filters, sorted, in steps.
 
     A strict request leaves out entities that have a part of a type without a filter. So a request
     without filters selects all entities, or none if it is strict.
@@ -31,12 +32,14 @@ def describe(
         return admin_pb2.DescribeClientQuotasResponse(
             error_code=error.code, error_message=error.message
         )
-    found = [
-        admin_pb2.QuotaEntry(entity=entity_parts(entity), values=values)
-        for entity, values in sorted(quotas.items(), key=lambda item: _order(item[0]))
-        if _matches_all(entity, request.filters, request.strict)
-    ]
-    return admin_pb2.DescribeClientQuotasResponse(entries=found)
+    found = admin_pb2.DescribeClientQuotasResponse()
+    ordered = yield from sorted_in_steps(quotas.items(), key=lambda item: _order(item[0]))
+    for place, (entity, values) in enumerate(ordered, start=1):
+        if _matches_all(entity, request.filters, request.strict):
+            found.entries.add(entity=entity_parts(entity), values=values)
+        if not place % ITEMS_IN_A_STEP:
+            yield
+    return found
 
 
 def entity_parts(entity: ClientQuotaEntity) -> list[admin_pb2.QuotaEntityPart]:

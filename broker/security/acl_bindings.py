@@ -4,9 +4,10 @@ Any broker can respond to DescribeAcls, from its metadata image.
 """
 
 from enum import IntEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 from quorate.broker.common.errors import KafkaError
+from quorate.broker.common.steps import ITEMS_IN_A_STEP, Steps, sorted_in_steps
 from quorate.broker.security.acl_rules import SUPPORTED_OPERATIONS
 from quorate.broker.security.authorizer import AuthenticatedParty, Authorizer
 from quorate.common.acl_types import (
@@ -116,7 +117,10 @@ def check_filter(wanted: admin_pb2.AclFilter) -> None:
             raise _invalid(f"{what} {number} of the filter: must be one of {known}")
 
 
-def matching(acls: Acls, wanted: admin_pb2.AclFilter) -> list[tuple[AclPattern, AclEntry]]:
+Binding: TypeAlias = tuple[AclPattern, AclEntry]
+
+
+def matching(acls: Acls, wanted: admin_pb2.AclFilter) -> list[Binding]:
     """Return the entries that match a filter, sorted. The time grows with the number of all
     entries.
     """
@@ -162,16 +166,27 @@ def _invalid(message: str) -> KafkaError:
     return KafkaError(errors_pb2.INVALID_REQUEST, message)
 
 
-def describe_bindings(
+def described_bindings(
     authorizer: Authorizer, client: AuthenticatedParty, acls: Acls, wanted: admin_pb2.AclFilter
-) -> admin_pb2.DescribeAclsResponse:
-    """Return the entries that match ``wanted``, sorted by their resource."""
-    try:
-        authorizer.require_enabled()
-        authorizer.rights_of(client).require_cluster(AclOperation.DESCRIBE)
-        check_filter(wanted)
-    except KafkaError as error:
-        return admin_pb2.DescribeAclsResponse(error_code=error.code, error_message=error.message)
-    return admin_pb2.DescribeAclsResponse(
-        error_code=errors_pb2.NONE, bindings=[to_proto(*one) for one in matching(acls, wanted)]
+) -> Steps[list[Binding]]:
+    """Return the entries that match ``wanted``, sorted by their resource, in steps.
+
+    Raises:
+        KafkaError: the client may not ask, or the filter is invalid.
+    """
+    authorizer.require_enabled()
+    authorizer.rights_of(client).require_cluster(AclOperation.DESCRIBE)
+    check_filter(wanted)
+    every = (
+        (pattern, entry)
+        for pattern, by_principal in acls.items()
+        for entries in by_principal.values()
+        for entry in entries
     )
+    found: list[Binding] = []
+    for place, one in enumerate(every, start=1):
+        if _is_pattern_meant(wanted, one[0]) and _is_entry_meant(wanted, one[1]):
+            found.append(one)
+        if not place % ITEMS_IN_A_STEP:
+            yield
+    return (yield from sorted_in_steps(found, key=lambda one: one))

@@ -3,28 +3,36 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from quorate.broker.common.steps import ITEMS_IN_A_STEP, Steps, sorted_in_steps
 from quorate.metadata_log.image import Image, ScramKey
 from quorate_proto.v1 import admin_pb2, errors_pb2
 
 
 def describe_users(
     image: Image, users: Sequence[str]
-) -> admin_pb2.DescribeUserScramCredentialsResponse:
+) -> Steps[admin_pb2.DescribeUserScramCredentialsResponse]:
     """Return the mechanisms and iterations of these users, or of all users if none are named. They
-    are sorted by user.
+    are sorted by user. This is done in steps.
     """
     wanted = frozenset(users)
     known: dict[str, list[admin_pb2.ScramCredentialInfo]] = {}
-    for user, mechanism in sorted(image.scram):
+    ordered = yield from sorted_in_steps(image.scram, key=lambda one: one)
+    for place, (user, mechanism) in enumerate(ordered, start=1):
         if not wanted or user in wanted:
             stored = image.scram[ScramKey(user, mechanism)]
             known.setdefault(user, []).append(
                 admin_pb2.ScramCredentialInfo(mechanism=mechanism, iterations=stored.iterations)
             )
-    times = Counter(users or list(known))
-    return admin_pb2.DescribeUserScramCredentialsResponse(
-        users=[_described(user, times[user], known.get(user)) for user in sorted(times)]
-    )
+        if not place % ITEMS_IN_A_STEP:
+            yield
+    response = admin_pb2.DescribeUserScramCredentialsResponse()
+    times = Counter(users) or dict.fromkeys(known, 1)
+    named = sorted(times) if users else times
+    for place, user in enumerate(named, start=1):
+        response.users.append(_described(user, times[user], known.get(user)))
+        if not place % ITEMS_IN_A_STEP:
+            yield
+    return response
 
 
 def _described(

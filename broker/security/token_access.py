@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from quorate.broker.common.errors import KafkaError
+from quorate.broker.common.steps import ITEMS_IN_A_STEP, Steps, sorted_in_steps
 from quorate.broker.metadata.metadata_follower import MetadataFollower
 from quorate.broker.security.authorizer import Authorizer, Rights, caller_of
 from quorate.broker.security.principal import ANONYMOUS
@@ -77,9 +78,9 @@ def describe_tokens(
     request: admin_pb2.DescribeDelegationTokensRequest,
     keys: SecretKeys,
     may_describe: MayDescribe = lambda token_id, token: True,
-) -> admin_pb2.DescribeDelegationTokensResponse:
-    """Return the tokens of the named owners, or of all owners if none is named, sorted by id.
-    Tokens that the client may not see are left out.
+) -> Steps[admin_pb2.DescribeDelegationTokensResponse]:
+    """Return the tokens of the named owners, or of all owners if none is named, sorted by id, in
+    steps. Tokens that the client may not see are left out.
 
     Kafka shows the secret to every client that may describe a token. Here only the owner, the
     requester and the renewers see it. The secret is computed with the newest key, so that a client
@@ -93,7 +94,10 @@ def describe_tokens(
         response.error_code, response.error_message = error.code, error.message
         return response
     owners = frozenset(request.owners)
-    for token_id, token in sorted(image.tokens.items()):
+    ordered = yield from sorted_in_steps(image.tokens.items(), key=lambda item: item[0])
+    for place, (token_id, token) in enumerate(ordered, start=1):
+        if not place % ITEMS_IN_A_STEP:
+            yield
         if owners and owners.isdisjoint((token.owner, token.requester, *token.renewers)):
             continue
         is_user = is_owner_or_renewer(token, requester)
@@ -111,10 +115,10 @@ class TokenDescription:
         self._keys = keys
         self._authorizer = authorizer
 
-    async def describe(
+    def describe(
         self, request: admin_pb2.DescribeDelegationTokensRequest
-    ) -> admin_pb2.DescribeDelegationTokensResponse:
-        """Return the tokens that the sender of the request may see."""
+    ) -> Steps[admin_pb2.DescribeDelegationTokensResponse]:
+        """Return the tokens that the sender of the request may see, in steps."""
         rights = self._authorizer.rights_of(caller_of(request.context))
         return describe_tokens(self._images.image, request, self._keys(), describing_with(rights))
 

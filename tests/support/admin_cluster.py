@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 import grpc
 from google.protobuf.message import Message
 
+from quorate.broker.kafka.wire.primitives import at_once
 from quorate.broker.quota.quota_description import describe
 from quorate.metadata_log.client_quotas import ClientQuotaEntity
 from quorate_proto.v1 import (
@@ -220,7 +221,7 @@ class FakeBroker(admin_pb2_grpc.AdminServicer, replication_pb2_grpc.RangeReadSer
     def DescribeClientQuotas(
         self, request: admin_pb2.DescribeClientQuotasRequest, context: grpc.ServicerContext
     ) -> admin_pb2.DescribeClientQuotasResponse:
-        return describe(self.cluster.quotas, request)
+        return at_once(describe(self.cluster.quotas, request))
 
     def DescribeTopics(
         self, request: replication_pb2.DescribeTopicsRequest, context: grpc.ServicerContext

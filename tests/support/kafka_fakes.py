@@ -22,6 +22,7 @@ from uuid import uuid4
 
 from quorate.broker.changes.table import A, Change, Q
 from quorate.broker.common.errors import KafkaError
+from quorate.broker.common.steps import Steps
 from quorate.broker.config.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from quorate.broker.config.spec import BROKER_SPEC
 from quorate.broker.control.controller_forwarder import ControllerForwarder
@@ -662,10 +663,11 @@ class FakeTokens(TokenDescription):
         self.asked: list[admin_pb2.DescribeDelegationTokensRequest] = []
         self.tokens: list[admin_pb2.DelegationToken] = []
 
-    async def describe(
+    def describe(
         self, request: admin_pb2.DescribeDelegationTokensRequest
-    ) -> admin_pb2.DescribeDelegationTokensResponse:
+    ) -> Steps[admin_pb2.DescribeDelegationTokensResponse]:
         self.asked.append(request)
+        yield from ()
         return admin_pb2.DescribeDelegationTokensResponse(tokens=self.tokens)
 
 

@@ -1,14 +1,15 @@
 """DescribeAcls (29) from the image, and CreateAcls (30) and DeleteAcls (31) by the controller."""
 
-import itertools
 from typing import Final
 
 from quorate.broker.changes.table import CREATE_ACLS, DELETE_ACLS
+from quorate.broker.common.errors import KafkaError
 from quorate.broker.kafka.connection.answer_price import AnswerPrice
 from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire.codec import Message
-from quorate.broker.security.acl_bindings import describe_bindings
+from quorate.broker.security.acl_bindings import described_bindings
+from quorate.metadata_log.acls import AclPattern
 from quorate_proto.v1 import admin_pb2, errors_pb2
 
 _NO_TIMEOUT_MS: Final = 0
@@ -18,29 +19,41 @@ _NO_TIMEOUT_MS: Final = 0
 async def describe_acls(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Message:
-    answer = describe_bindings(
-        services.authorizer, context, services.images.image.acls, _filter(request)
-    )
-    await AnswerPrice(services, context).add(len(answer.bindings))
-    by_resource = itertools.groupby(
-        answer.bindings,
-        key=lambda one: (one.resource_type, one.resource_name, one.pattern_type),
-    )
-    values = {
-        "throttle_time": 0,
-        "error_code": answer.error_code,
-        "error_message": answer.error_message or None,
-        "resources": [
+    image = services.images.image
+    code, message = 0, ""
+    steps = described_bindings(services.authorizer, context, image.acls, _filter(request))
+    try:
+        found = await services.turns.carry_out(steps)
+    except KafkaError as error:
+        found, code, message = [], error.code, error.message
+    await AnswerPrice(services, context).add(len(found))
+    resources: list[Message] = []
+    before: AclPattern | None = None
+    async for pattern, entry in services.turns.through(found):
+        if pattern != before:
+            resources.append(
+                {
+                    "resource_type": pattern.resource_type,
+                    "resource_name": pattern.name,
+                    "pattern_type": pattern.pattern_type,
+                    "acls": [],
+                }
+            )
+            before = pattern
+        resources[-1]["acls"].append(
             {
-                "resource_type": resource_type,
-                "resource_name": name,
-                "pattern_type": pattern_type,
-                "acls": [_entry(one) for one in bindings],
+                "principal": entry.principal,
+                "host": entry.host,
+                "operation": entry.operation,
+                "permission_type": entry.permission,
             }
-            for (resource_type, name, pattern_type), bindings in by_resource
-        ],
+        )
+    return {
+        "throttle_time": 0,
+        "error_code": code,
+        "error_message": message or None,
+        "resources": resources,
     }
-    return values
 
 
 async def create_acls(
@@ -121,15 +134,6 @@ def _filter(one: Message) -> admin_pb2.AclFilter:
     )
 
 
-def _entry(binding: admin_pb2.AclBinding) -> Message:
-    return {
-        "principal": binding.principal,
-        "host": binding.host,
-        "operation": binding.operation,
-        "permission_type": binding.permission_type,
-    }
-
-
 def _gone(binding: admin_pb2.AclBinding) -> Message:
     return {
         "error_code": errors_pb2.NONE,
@@ -137,5 +141,8 @@ def _gone(binding: admin_pb2.AclBinding) -> Message:
         "resource_type": binding.resource_type,
         "resource_name": binding.resource_name,
         "pattern_type": binding.pattern_type,
-        **_entry(binding),
+        "principal": binding.principal,
+        "host": binding.host,
+        "operation": binding.operation,
+        "permission_type": binding.permission_type,
     }

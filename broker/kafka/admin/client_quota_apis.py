@@ -20,7 +20,7 @@ async def describe_client_quotas(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Message:
     services.authorizer.rights_of(context).require_cluster(AclOperation.DESCRIBE_CONFIGS)
-    answer = describe(
+    steps = describe(
         services.images.image.client_quotas,
         admin_pb2.DescribeClientQuotasRequest(
             filters=[
@@ -34,14 +34,15 @@ async def describe_client_quotas(
             strict=request["strict"],
         ),
     )
+    answer = await services.turns.carry_out(steps)
     await AnswerPrice(services, context).add(len(answer.entries))
-    values = {
+    entries = [_entry(entry) async for entry in services.turns.through(answer.entries)]
+    return {
         "throttle_time": 0,
         "error_code": answer.error_code,
         "error_message": answer.error_message or None,
-        "entries": None if answer.error_code else [_entry(entry) for entry in answer.entries],
+        "entries": None if answer.error_code else entries,
     }
-    return values
 
 
 def _entry(entry: admin_pb2.QuotaEntry) -> Message:

@@ -16,7 +16,7 @@ async def describe_user_scram_credentials(
 ) -> Message:
     services.authorizer.rights_of(context).require_cluster(AclOperation.DESCRIBE)
     names = [one["name"] for one in request["users"] or ()]
-    response = describe_users(services.images.image, names)
+    response = await services.turns.carry_out(describe_users(services.images.image, names))
     await AnswerPrice(services, context).add(len(response.users))
     results = [
         {
@@ -28,7 +28,7 @@ async def describe_user_scram_credentials(
                 for info in one.credentials
             ],
         }
-        for one in response.users
+        async for one in services.turns.through(response.users)
     ]
     values: Message = {
         "throttle_time": 0,

@@ -78,17 +78,20 @@ async def describe_delegation_token(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Message:
     owners = request["owners"]
-    answer = await services.tokens.describe(
-        admin_pb2.DescribeDelegationTokensRequest(
-            context=context.for_controller("DescribeDelegationToken", _NO_DEADLINE),
-            owners=map(_principal, owners or ()),
+    answer = await services.turns.carry_out(
+        services.tokens.describe(
+            admin_pb2.DescribeDelegationTokensRequest(
+                context=context.for_controller("DescribeDelegationToken", _NO_DEADLINE),
+                owners=map(_principal, owners or ()),
+            )
         )
     )
     await AnswerPrice(services, context).add(len(answer.tokens))
     of_nobody = owners is not None and not owners
+    tokens = () if of_nobody else answer.tokens
     values = {
         "error_code": answer.error_code,
-        "tokens": [] if of_nobody else [_token(one) for one in answer.tokens],
+        "tokens": [_token(one) async for one in services.turns.through(tokens)],
     }
     return _answer(values)
 

@@ -6,11 +6,12 @@ Each part is encoded when it is there, so what waits for the other parts is byte
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from quorate.broker.common.steps import Steps
 from quorate.broker.kafka.connection.request_work import Items
 from quorate.broker.kafka.wire import codec
 from quorate.broker.kafka.wire.codec import Encoded, Encoder, Message
 from quorate.broker.kafka.wire.kio_layouts import EntityType
-from quorate.broker.kafka.wire.primitives import Buffers, Steps
+from quorate.broker.kafka.wire.primitives import Buffers
 from quorate.broker.kafka.wire.stepwise import array_of, encode_around, shape_of
 
 

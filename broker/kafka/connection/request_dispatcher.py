@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from quorate.broker.common.errors import KafkaError
+from quorate.broker.common.steps import Steps
 from quorate.broker.config.security import FAILED_AUTHENTICATION_DELAY_MS
 from quorate.broker.kafka.api_versions import API_VERSIONS_KEY, refuse_api_versions
 from quorate.broker.kafka.connection.large_requests import LargeRequests
@@ -24,13 +25,7 @@ from quorate.broker.kafka.connection.sasl_apis import authenticate_bare
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire import codec
 from quorate.broker.kafka.wire.kio_layouts import api_key_map
-from quorate.broker.kafka.wire.primitives import (
-    Buffers,
-    Cursor,
-    MalformedRequest,
-    Steps,
-    TooManyElements,
-)
+from quorate.broker.kafka.wire.primitives import Buffers, Cursor, MalformedRequest, TooManyElements
 from quorate.broker.quota.client_memory import ResponseLease
 from quorate.broker.quota.client_quota_manager import NO_LIMITS, ClientLimits, TimedCoroutine
 from quorate.broker.quota.shared_usage import SharedUsage

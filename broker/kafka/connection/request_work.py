@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Final, Protocol
 
+from quorate.broker.common.steps import Steps
 from quorate.broker.kafka.wire.codec import Message
-from quorate.broker.kafka.wire.primitives import Buffers, Steps
+from quorate.broker.kafka.wire.primitives import Buffers
 
 DECODED_AT_ONCE: Final = 500
 """The most elements that are decoded without a break. Larger requests are decoded in steps."""

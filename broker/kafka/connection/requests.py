@@ -4,11 +4,12 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from quorate.broker.common.steps import Steps
 from quorate.broker.kafka.connection.request_work import RequestWork
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire import codec, stepwise
 from quorate.broker.kafka.wire.kio_layouts import api_key_map
-from quorate.broker.kafka.wire.primitives import Buffers, Cursor, Steps, at_once
+from quorate.broker.kafka.wire.primitives import Buffers, Cursor, at_once
 from quorate.broker.quota.client_memory import ResponseLease, ResponseMemory
 from quorate.broker.quota.client_quota_manager import FETCH_BYTES_UNLIMITED, QuotaTurn
 from quorate.broker.security.listener_security import ListenerSecurity

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
+from quorate.broker.common.steps import Steps
 from quorate.broker.config.topics import AUTO_CREATE_TOPICS_ENABLE
 from quorate.broker.kafka.allowed_topics import allowed_topics
 from quorate.broker.kafka.connection.answer_price import hold_bytes
@@ -22,7 +23,7 @@ from quorate.broker.kafka.metadata.metadata_response import (
 from quorate.broker.kafka.metadata.topic_auto_creation import TopicAutoCreation
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire.codec import Message
-from quorate.broker.kafka.wire.primitives import Buffers, Steps, at_once
+from quorate.broker.kafka.wire.primitives import Buffers, at_once
 from quorate.broker.metadata.metadata_cache import CachedBroker, MetadataCache
 from quorate.broker.security.authorizer import Rights
 from quorate.common.acl_types import AclOperation, ResourceType

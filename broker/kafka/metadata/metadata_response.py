@@ -9,11 +9,12 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from quorate.broker.common.steps import Steps
 from quorate.broker.config.internal_topics import INTERNAL_TOPICS
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire import codec, stepwise
 from quorate.broker.kafka.wire.codec import Encoded, Message
-from quorate.broker.kafka.wire.primitives import Steps, append_length
+from quorate.broker.kafka.wire.primitives import append_length
 from quorate.broker.metadata.metadata_cache import CachedPartition, endpoints_at
 from quorate.common.types import NO_BROKER, BrokerId, TopicId
 from quorate_proto.v1 import errors_pb2

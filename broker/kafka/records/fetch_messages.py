@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
+from quorate.broker.common.steps import Steps
 from quorate.broker.kafka.wire.primitives import (
     ELEMENTS_IN_A_STEP,
     Buffers,
     Cursor,
-    Steps,
     append_length,
     append_string,
 )

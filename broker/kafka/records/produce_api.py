@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from quorate.broker.common.errors import error_name
+from quorate.broker.common.steps import Steps
 from quorate.broker.config.internal_topics import INTERNAL_TOPICS
 from quorate.broker.kafka.connection.requests import CloseConnection, RequestContext
 from quorate.broker.kafka.services import KafkaServices
@@ -18,7 +19,6 @@ from quorate.broker.kafka.wire.primitives import (
     ELEMENTS_IN_A_STEP,
     Buffers,
     Cursor,
-    Steps,
     append_length,
     append_string,
 )

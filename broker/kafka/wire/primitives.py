@@ -6,9 +6,10 @@ in all than its reader allows. Tagged fields count as elements, because they cos
 """
 
 import struct
-from collections.abc import Generator
 from typing import Final, TypeAlias, TypeVar
 from uuid import UUID
+
+from quorate.broker.common.steps import Steps
 
 MAX_ELEMENTS: Final = 1 << 20
 """The most elements of one request, where no lower limit is given. A frame of empty strings must
@@ -45,9 +46,6 @@ The list is empty if the client expects no response (acks=0).
 
 
 T = TypeVar("T")
-
-Steps: TypeAlias = Generator[None, None, T]
-"""Work in steps, whose result is a ``T``. Between two steps others may have a turn."""
 
 ELEMENTS_IN_A_STEP: Final = 64
 

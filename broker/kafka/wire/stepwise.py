@@ -10,10 +10,11 @@ import functools
 from collections.abc import Callable
 from typing import Any, Final
 
+from quorate.broker.common.steps import Steps
 from quorate.broker.kafka.wire import codec
 from quorate.broker.kafka.wire.codec import Encoded, Encoder, Message, Shape
 from quorate.broker.kafka.wire.kio_layouts import EntityType
-from quorate.broker.kafka.wire.primitives import ELEMENTS_IN_A_STEP, Cursor, Steps
+from quorate.broker.kafka.wire.primitives import ELEMENTS_IN_A_STEP, Cursor
 
 BYTES_IN_A_STEP: Final = 256 << 10
 

@@ -25,6 +25,7 @@ from quorate.broker.coordinator.transactions.state.transaction_metadata import (
 from quorate.broker.kafka.admin.config_description import ConfigReads
 from quorate.broker.metadata.metadata_follower import MetadataFollower
 from quorate.broker.quota.client_memory import ResponseMemory
+from quorate.broker.quota.work_turns import WorkTurns
 from quorate.broker.replication.api import ProduceOutcome
 from quorate.broker.replication.frames import pack_frame
 from quorate.broker.replication.services.range_read_service import RangeReadService
@@ -188,7 +189,7 @@ class Broker:
         coordinator: Any = Coordinator()
         hosted: Any = Manager()
         self.reads = {
-            **AdminReads(follower, configs, tokens, authorizer, lambda: 0).methods(),
+            **AdminReads(follower, configs, tokens, authorizer, lambda: 0, WorkTurns()).methods(),
             **TransactionAdmin(coordinator, hosted, authorizer, lambda: 0).methods(),
         }
         self.admin = AdminService(

@@ -8,6 +8,7 @@ import pytest
 
 from quorate.broker.controller.managers import scram_manager
 from quorate.broker.controller.managers.decisions import ControllerTenure
+from quorate.broker.kafka.wire.primitives import at_once
 from quorate.broker.security.scram import BY_NUMBER, password_fits
 from quorate.broker.security.scram_users import describe_users
 from quorate.cli.main import run
@@ -52,7 +53,7 @@ class FakeAdmin:
         question = next(steps)
         assert isinstance(question, ToAnyBroker)
         try:
-            steps.send(describe_users(self.image, list(question.request.users)))  # type: ignore[attr-defined]
+            steps.send(at_once(describe_users(self.image, list(question.request.users))))  # type: ignore[attr-defined]
         except StopIteration as ended:
             found: list[ScramUser] = ended.value
             return found

@@ -7,6 +7,7 @@ import pytest
 
 from quorate.broker.controller.managers import client_quota_manager
 from quorate.broker.controller.managers.decisions import ControllerTenure
+from quorate.broker.kafka.wire.primitives import at_once
 from quorate.broker.quota.quota_description import describe
 from quorate.common.types import BrokerId
 from quorate.metadata_log.client_quotas import ClientQuotaEntity
@@ -58,7 +59,7 @@ class Quotas:
         self, *filters: admin_pb2.QuotaFilter, strict: bool = False
     ) -> list[tuple[str | None, str | None]]:
         request = admin_pb2.DescribeClientQuotasRequest(filters=filters, strict=strict)
-        answer = describe(self.log.image.client_quotas, request)
+        answer = at_once(describe(self.log.image.client_quotas, request))
         assert answer.error_code == errors_pb2.NONE, answer.error_message
         return [_names(entry) for entry in answer.entries]
 
@@ -110,7 +111,7 @@ def test_kip612_addresses_have_a_quota_of_their_own_kind(quotas: Quotas) -> None
     request = admin_pb2.DescribeClientQuotasRequest(filters=[whatever("ip")], strict=True)
     described = [
         [(part.entity_type, part.HasField("name"), part.name) for part in entry.entity]
-        for entry in describe(found, request).entries
+        for entry in at_once(describe(found, request)).entries
     ]
     assert sorted(described) == [
         [("ip", False, "")],
@@ -247,6 +248,6 @@ def test_q7_filters_that_mean_nothing_are_refused(
     quotas: Quotas, filters: list[admin_pb2.QuotaFilter], named: str
 ) -> None:
     request = admin_pb2.DescribeClientQuotasRequest(filters=filters)
-    answer = describe(quotas.log.image.client_quotas, request)
+    answer = at_once(describe(quotas.log.image.client_quotas, request))
     assert answer.error_code == errors_pb2.INVALID_REQUEST
     assert named in answer.error_message

@@ -6,6 +6,7 @@ import pytest
 
 from quorate.broker.controller.managers import scram_manager
 from quorate.broker.controller.managers.decisions import ControllerTenure
+from quorate.broker.kafka.wire.primitives import at_once
 from quorate.broker.security.scram import BY_NUMBER, password_fits, salted_password
 from quorate.broker.security.scram_users import describe_users
 from quorate.common.types import BrokerId, ControllerEpoch
@@ -145,7 +146,7 @@ def test_a_credential_is_changed_once_in_a_request(world: World) -> None:
 
 def test_what_is_told_of_users_is_no_secret(world: World) -> None:
     world.alter(upsertion("bob", 2, iterations=5_000), upsertion("alice"), upsertion("alice", 2))
-    told = describe_users(world.image, [])
+    told = at_once(describe_users(world.image, []))
     assert [
         (user.user, [(one.mechanism, one.iterations) for one in user.credentials])
         for user in told.users
@@ -158,7 +159,7 @@ def test_what_is_told_of_users_is_no_secret(world: World) -> None:
 
 def test_users_are_asked_for_by_name_once(world: World) -> None:
     world.alter(upsertion("alice"), upsertion("bob"))
-    told = describe_users(world.image, ["bob", "ghost", "alice", "alice"])
+    told = at_once(describe_users(world.image, ["bob", "ghost", "alice", "alice"]))
     assert [(one.user, one.error_code, len(one.credentials)) for one in told.users] == [
         ("alice", errors_pb2.DUPLICATE_RESOURCE, 0),
         ("bob", errors_pb2.NONE, 1),
@@ -170,6 +171,6 @@ def test_many_users_take_the_controller_no_longer_than_their_number(world: World
     many = [f"u{number}" for number in range(10_000)]
     began = time.process_time()
     answer = world.alter(*(deletion(user) for user in many))
-    told = describe_users(world.image, many)
+    told = at_once(describe_users(world.image, many))
     assert time.process_time() - began < 4, "not the square of their number"
     assert len(answer) == len(told.users) == len(many)

@@ -5,12 +5,13 @@ import struct
 import pytest
 
 from quorate.broker.common.errors import KafkaError
+from quorate.broker.common.steps import Steps
 from quorate.broker.kafka.api_table import api_table
 from quorate.broker.kafka.api_versions import API_VERSIONS_KEY
 from quorate.broker.kafka.connection.request_dispatcher import RequestDispatcher, frame_response
 from quorate.broker.kafka.connection.request_work import RequestWork
 from quorate.broker.kafka.connection.requests import Api, ClientSession, CloseConnection
-from quorate.broker.kafka.wire.primitives import Buffers, Cursor, MalformedRequest, Steps
+from quorate.broker.kafka.wire.primitives import Buffers, Cursor, MalformedRequest
 from quorate_proto.v1 import errors_pb2
 from tests.support.kafka_fakes import FakeBrokerInside
 from tests.support.kafka_wire import read_answer, request_frame
