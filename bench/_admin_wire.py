@@ -88,7 +88,8 @@ def parse_value(answer: bytes) -> str:
 
 
 def _check_first(answer: bytes) -> None:
-    """Behind the throttle time stands a list of outcomes: the first one's code and message."""
+    """Raise ``Refused`` unless the answer has one outcome, with error code 0, behind the throttle
+    time."""
     _, count, code = struct.unpack_from(">iih", answer)
     if count != 1 or code:
         raise Refused(f"{count} outcomes, error code {code}: {_text(answer, 10)[0]}")

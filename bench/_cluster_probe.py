@@ -92,7 +92,8 @@ class ClusterProbe:
             return set()
 
     def _by_leader(self, missing: Collection[Replica]) -> dict[int, list[Replica]]:
-        """By who is told to lead, as far as that is one of these brokers."""
+        """Return the missing replicas by the broker that is told to lead them, if it is one of
+        these brokers."""
         leaders = self.leaders(sorted({replica.topic for replica in missing}))
         found: dict[int, list[Replica]] = {}
         for replica in missing:

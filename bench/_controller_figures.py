@@ -115,7 +115,7 @@ class QueueSampler:
         self._sample()
 
     def wait_for_change(self, partitions: int, timeout_s: float) -> None:
-        """Until so many partitions have come or gone since the first reading.
+        """Wait until so many partitions have come or gone since the first reading.
 
         Raises:
             TimeoutError: that did not happen in time.

@@ -155,7 +155,7 @@ class Producers:
         self._lanes = [_Lane(stream, share) for share in shares]
 
     def send(self, *, seconds: float, in_flight: int, batches_per_s: float = 0.0) -> Sent:
-        """As one of them would, the batches shared among them.
+        """Send as one of them would, with the batches shared among them.
 
         Raises:
             RuntimeError: a batch was not acknowledged.

@@ -59,7 +59,7 @@ class MetadataWatch:
         return self._wait(lambda e: (e.what, e.broker_id) == (what, broker_id), since_s, timeout_s)
 
     def wait_for_any(self, what: str, *, since_s: float, timeout_s: float) -> Event:
-        """As ``wait_for``, whichever broker it is."""
+        """Wait as ``wait_for`` does, for whichever broker it is."""
         return self._wait(lambda event: event.what == what, since_s, timeout_s)
 
     def _wait(self, is_it: Callable[[Event], bool], since_s: float, timeout_s: float) -> Event:

@@ -12,7 +12,7 @@ REQUEST_TIMEOUT_S: Final = 120.0
 
 @dataclass(frozen=True)
 class Storm:
-    """So many requests, one every ``interval_s``, each for so many topics."""
+    """A storm of requests, one every ``interval_s``, each of which creates several topics."""
 
     requests: int
     topics_per_request: int

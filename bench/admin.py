@@ -36,7 +36,7 @@ AUTHORIZER: Final = {
     "authorizer.class.name": STANDARD_AUTHORIZER,
     "super.users": "User:ANONYMOUS",
 }
-"""Without an authorizer there is no access control to be changed."""
+"""The settings of the brokers. Without an authorizer there is no access control to be changed."""
 
 Change = Callable[[int], Awaitable[None]]
 """Carries out the change of that number."""

@@ -96,7 +96,7 @@ class Cluster:
         return found
 
     def wait_until_whole(self) -> None:
-        """Until every replica is in sync, and every broker leads what it prefers to lead."""
+        """Wait until every replica is in sync, and every broker leads what it prefers to lead."""
 
         def whole() -> bool:
             status = self.status()
@@ -136,7 +136,8 @@ class Cluster:
         return next(host for host in HOSTS if host != controller)
 
     def _observe(self, began_s: float, least_s: float) -> None:
-        """Until all partitions go on, and for ``least_s`` at least: a fault may show late."""
+        """Wait until all partitions go on, and for ``least_s`` at least, because a fault may show
+        late."""
         deadline_s = time.monotonic() + OBSERVE_MAX_S
         time.sleep(least_s)
         while time.monotonic() < deadline_s:

@@ -112,7 +112,7 @@ class Comparison:
 def behind(
     case: Mapping[str, str | int], medians: Mapping[str, Mapping[str, float]]
 ) -> Iterator[str]:
-    """In words, where Quorate is not ahead of Kafka."""
+    """Yield a line for each figure in which Quorate is not ahead of Kafka."""
     if KAFKA not in medians:
         return
     where = ", ".join(f"{name} {value}" for name, value in case.items())

@@ -39,7 +39,8 @@ class Matrix:
         self._durations = bench.pick(full=FULL, quick=QUICK)
 
     def warm_up(self, system: System) -> None:
-        """Until it gets no cheaper: Java compiles what runs often, and is slow until it has."""
+        """Repeat the load until it gets no cheaper: Java compiles what runs often, and is slow
+        until it has."""
         workload = ROWS[0]
         spent: list[float] = []
         with topics_for(workload.name, workload, [system]) as (topic,):

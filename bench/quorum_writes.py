@@ -36,7 +36,7 @@ from bench.peers.quorate import QuorateCluster
 from bench.peers.zookeeper import ZooKeeperCluster, find_zookeeper
 
 MakeCluster = Callable[[Path], Cluster]
-"""From the folder for its data and logs."""
+"""A function that makes a cluster in the folder for its data and logs."""
 
 PARTITIONS = 200_000
 WRITING_S = 5.0

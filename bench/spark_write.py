@@ -31,7 +31,7 @@ TASKS: Final = 4
 VALUE_BYTES: Final = 100
 KEY_BYTES: Final = 16
 BATCH_ROWS: Final = 10_000
-"""As Spark cuts its Arrow batches."""
+"""The number of rows in an Arrow batch as Spark cuts it."""
 REPLICAS: Final = (1, 3)
 
 
@@ -149,7 +149,7 @@ def create(cluster: RunningCluster, name: str, replicas: int) -> None:
 
 
 def produce(bootstrap: str, topic: str, rows: Iterator[Row]) -> None:
-    """As most do it who have no sink."""
+    """Produce the rows one by one, as most programs without a sink do."""
     from confluent_kafka import Producer  # By name: the executors cannot unpickle the class.
 
     producer = Producer(

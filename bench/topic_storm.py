@@ -62,7 +62,8 @@ class StormOnCluster:
             probe.until_accepting(BYSTANDERS, TIMEOUT_S)
 
     def create(self) -> dict[str, float]:
-        """From the last request until every partition takes records."""
+        """Create the topics, and measure from the last request until every partition takes
+        records."""
         before = cpu_by_pid(self._cluster)
         sent = in_own_process(create, self._cluster.bootstrap, self._storm)
         topics = dict.fromkeys(self._storm.topics, self._storm.partitions)
@@ -76,7 +77,7 @@ class StormOnCluster:
         }
 
     def delete(self) -> dict[str, float]:
-        """From the one request until the data is gone."""
+        """Delete the topics, and measure from the one request until the data is gone."""
         before = cpu_by_pid(self._cluster)
         sent = in_own_process(delete, self._cluster.bootstrap, self._storm.topics)
         deadline = time.time() + TIMEOUT_S

@@ -143,7 +143,7 @@ class Comparison:
 
 
 def misses(case: Case, medians: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
-    """In words, what is not as it should be in one case."""
+    """Yield a line for each thing that is not as it should be in one case."""
     where = f"{case.producers} producers, {case.records} records"
     ours = medians[QUORATE]
     if case.records == GOAL_RECORDS and ours["overhead %"] > GOAL_PERCENT:

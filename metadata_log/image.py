@@ -186,10 +186,11 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     """
     sessions: "immutables.Map[SessionId, SessionOpened]" = immutables.Map()
     silences: "immutables.Map[SessionId, int]" = immutables.Map()
-    """For how many quarters of its timeout a session had been silent when that was last noted."""
+    """The number of quarters of its timeout for which a session had been silent when it was last
+    noted."""
     brokers: "immutables.Map[BrokerId, Broker]" = immutables.Map()
     histories: "immutables.Map[BrokerId, BrokerHistory]" = immutables.Map()
-    """By broker id, also of brokers that are away."""
+    """The histories by broker id, also of brokers that are away."""
     deleted_topics: DeletedTopics = DeletedTopics()
     topics: "immutables.Map[str, Topic]" = immutables.Map()
     topic_names: "immutables.Map[TopicId, str]" = immutables.Map()

@@ -91,7 +91,7 @@ class Packer:
         """Create the packer of all columns with these ``lists``."""
         self._table = lists
         self._packed: dict[tuple[_Layout, int], dict[int, bytes]] = {}
-        """By layout and room: the lists that were packed, by number."""
+        """The lists that were packed, by layout and room, and then by number."""
 
     def pack(self, columns: Columns) -> bytes:
         """Return a block of these partitions, at most ``BLOCK``.

@@ -23,7 +23,7 @@ LOGIN_APIS: Final = frozenset({17, 18, 36})
 """The APIs that a broker serves to a client that has not logged in."""
 LOGIN_SIZE: Final = "64k"
 _LOGIN_FRAME_BYTES: Final = 65_000
-"""Just below sasl.server.max.receive.size."""
+"""The size of a frame just below sasl.server.max.receive.size, in bytes."""
 _HEADER: Final = struct.Struct(">hhi")
 CORRELATION_ID: Final = 7
 

@@ -138,7 +138,7 @@ def _run(addresses: Sequence[str], path: Path, stop: Event) -> None:
 
 
 class _Connection:
-    """To the broker that leads the topic; after an error, to the next one."""
+    """A connection to the broker that leads the topic; after an error, to the next one."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self._addresses = addresses

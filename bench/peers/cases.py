@@ -36,7 +36,8 @@ Figures = Mapping[str, float]
 
 
 class Restart(NamedTuple):
-    """From the start of a process until it serves and has applied everything."""
+    """The cost of a restart, from the start of a process until it serves and has applied
+    everything."""
 
     elapsed_ms: float
     cpu_ms: float
@@ -144,7 +145,8 @@ async def idle_cpu(table: Comparison, clusters: Sequence[Cluster], seconds: floa
 
 
 async def failover(table: Comparison, kills: Mapping[Cluster, int]) -> None:
-    """From kill -9 of the leader to the first write that is acknowledged after it."""
+    """Measure the time from kill -9 of the leader to the first write that is acknowledged after
+    it."""
     times_ms = await _in_rounds(kills, _kill_leader)
     for label, fraction in (("min", 0.0), ("p50", 0.5), ("p90", 0.9), ("max", 1.0)):
         goal = "≤ 500" if label == "p50" else ""
@@ -227,7 +229,7 @@ def restart_rows(table: Comparison, when: str, measured: Mapping[str, Sequence[R
 
 
 async def until_whole(cluster: Cluster) -> None:
-    """Until every running node is caught up."""
+    """Wait until every running node is caught up."""
     for node in cluster.pids:
         await _until_caught_up(cluster, node)
 

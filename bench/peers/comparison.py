@@ -6,7 +6,7 @@ from typing import Final
 from bench._support import Bench, Cell
 
 QUORATE: Final = "quorate"
-"""As by default: mutual TLS between voters and towards clients."""
+"""The name of Quorate as it is by default: with mutual TLS between voters and towards clients."""
 PLAIN: Final = "quorate plain"
 ETCD: Final = "etcd"
 ETCD_BARE: Final = "etcd bare"

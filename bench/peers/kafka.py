@@ -34,7 +34,7 @@ log4j.appender.CONSOLE=org.apache.log4j.ConsoleAppender
 log4j.appender.CONSOLE.layout=org.apache.log4j.PatternLayout
 log4j.appender.CONSOLE.layout.ConversionPattern=%d{ISO8601} %p %c: %m%n
 """
-"""For Kafka 3; Kafka 4 logs errors alone, without being told."""
+"""The logging settings of Kafka 3. Kafka 4 logs errors alone, without being told."""
 
 
 class KafkaInstallation(NamedTuple):

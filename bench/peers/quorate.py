@@ -118,7 +118,7 @@ class QuorateCluster(Cluster):
         await commit(self._controller, [put(number) for number in range(KEYS)])
 
     async def create_leaves(self, count: int) -> None:
-        """In topics of ``LEAVES`` partitions."""
+        """Create ``count`` leaves in topics of ``LEAVES`` partitions."""
         for number in range(count // LEAVES):
             await commit(self._controller, [_OFFICE.operation(topic(number))])
 
@@ -150,7 +150,7 @@ class QuorateClient(BatchClient):
 
 
 async def commit(client: QuorumClient, operations: Sequence[Operation]) -> None:
-    """As the controller commits: in as few transactions as they fit in, side by side."""
+    """Commit as the controller does: in as few transactions as they fit in, side by side."""
     results = await asyncio.gather(
         *(client.transact(batch, atomic=False) for batch in split(operations))
     )
@@ -166,7 +166,7 @@ def put(number: int) -> Operation:
 
 
 def topic(number: int) -> TopicCreated:
-    """With ``LEAVES`` partitions, three replicas each, all in the ISR."""
+    """Return a topic with ``LEAVES`` partitions, three replicas each, all in the ISR."""
     return TopicCreated(
         name=f"leaf-{number}",
         topic_id=_topic_id(number),

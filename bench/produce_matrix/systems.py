@@ -48,7 +48,7 @@ class System(NamedTuple):
         admin.delete_topics([topic], operation_timeout=_TIMEOUT_S)[topic].result(_TIMEOUT_S)
 
     def wait_for_brokers(self) -> None:
-        """Until all brokers are known to clients.
+        """Wait until clients know all brokers.
 
         Raises:
             RuntimeError: not in time.

@@ -38,7 +38,8 @@ class CpuClock:
         self._before = self._now()
 
     def elapsed(self) -> dict[str, float]:
-        """By kind of process; a worker that has started since counts whole."""
+        """Return the CPU seconds by kind of process; a worker that has started since counts
+        whole."""
         return {
             f"{kind} CPU s": sum(
                 seconds - self._before.get(kind, {}).get(pid, 0.0) for pid, seconds in now.items()

@@ -26,7 +26,8 @@ _FEW: Final = 256
 """The price of requests that are about one thing, with a few names and tagged fields."""
 
 _ANY_BYTES: Final = 2**31 - 1
-"""For records: socket.request.max.bytes is the limit, which an operator may set."""
+"""No limit of its own, for records: their limit is socket.request.max.bytes, which an operator may
+set."""
 
 _FEW_ITEMS: Final = RequestWork(elements_max=_FEW)
 _SOME_ITEMS: Final = RequestWork(elements_max=_SOME)

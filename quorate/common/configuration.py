@@ -28,11 +28,11 @@ class Update(enum.Enum):
     """The way in which a key may change while brokers run: Kafka's update modes."""
 
     READ_ONLY = "read-only"
-    """Only in the file: a change takes a restart."""
+    """The key may only be set in the file: a change takes a restart."""
     PER_BROKER = "per-broker"
-    """For one broker at a time, never for all of them."""
+    """The key may change for one broker at a time, never for all of them."""
     CLUSTER_WIDE = "cluster-wide"
-    """For all brokers, or for one of them."""
+    """The key may change for all brokers, or for one of them."""
 
 
 class ConfigKey(msgspec.Struct, Generic[T], frozen=True, kw_only=True, eq=False):

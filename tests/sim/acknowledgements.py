@@ -7,7 +7,8 @@ from tests.sim.world import Violation
 
 
 class Acknowledgements:
-    """Told of the answers of followers: when they are sent, before they are read, and after."""
+    """An observer of the answers of followers: when they are sent, before they are read, and
+    after."""
 
     def __init__(self, hosts: dict[int, Host]) -> None:
         self._hosts = hosts

@@ -226,7 +226,7 @@ class SafetyChecker(HostObserver):
             )
 
     def all_agree(self) -> None:
-        """At the end: every voter has applied everything, and has the same state."""
+        """Check at the end that every voter has applied everything, and has the same state."""
         for host in self.hosts.values():
             if host.process is not None:
                 node = host.process.node

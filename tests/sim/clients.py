@@ -28,7 +28,7 @@ class PendingWrite:
         self.floor = floor
         self.attempts = 0
         self.timer = 0
-        """Only the newest timer counts."""
+        """The number of the newest timer. Only that one counts."""
 
 
 class Client:

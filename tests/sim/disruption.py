@@ -20,7 +20,7 @@ class _Leader(NamedTuple):
 
 
 class DisruptionChecker:
-    """Told of every new leader."""
+    """A checker that is told of every new leader."""
 
     def __init__(
         self,

@@ -10,19 +10,19 @@ from tests.sim.world import Violation, World
 
 
 class Elections:
-    """Told of votes, and of who takes itself for the leader."""
+    """A checker that is told of votes, and of who takes itself for the leader."""
 
     def __init__(
         self, world: World, record: Record, is_enough_to_lead: Callable[[set[int]], bool]
     ) -> None:
         self.leaders: dict[int, tuple[int, int]] = {}
-        """By term: voter and its boot."""
+        """The leader of each term: the voter, and the number of its boot."""
         self.on_leader: Callable[[Host, int], None] = lambda _host, _term: None
         self._world = world
         self._record = record
         self._is_enough_to_lead = is_enough_to_lead
         self._votes: dict[tuple[bytes, int], int] = {}
-        """By data folder and term."""
+        """The candidate that was voted for, by data folder and term."""
         self._committed_at_election: dict[int, int] = {}
         self._elected_s: dict[int, float] = {}
         self._received_votes: dict[tuple[int, int], set[int]] = {}
@@ -67,7 +67,7 @@ class Elections:
                 )
 
     def votes_for(self, host: Host, candidate: int, term: int) -> None:
-        """Once per term, and never what the disk does not say."""
+        """Check that a voter votes once per term, and never for what its disk does not say."""
         meta = host.disk.meta
         on_disk = None if meta is None else (meta.term, meta.voted_for)
         if on_disk != (term, str(candidate)):

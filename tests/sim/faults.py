@@ -20,7 +20,7 @@ from tests.sim.world import World
 SNAPSHOT_KINDS: Final = ("write", "fsync", "name", "sync folder")
 RARE_KINDS: Final = (*SNAPSHOT_KINDS, "journal compaction", "journal truncation")
 CRASH_KINDS: Final = ("", "send", "journal", *RARE_KINDS)
-"""Before or after which effects a process ends; "" stands for any."""
+"""The effects before or after which a process ends; "" stands for any."""
 
 
 class Health:
@@ -71,7 +71,7 @@ class Faults:
         self.keeps_folders = False
         """Whether folders are not replaced, nor damaged: somebody else decides who takes part."""
         self.calm_s = 0.0
-        """Before the next fault, this much more time is to pass."""
+        """The additional time that is to pass before the next fault."""
         kinds: list[tuple[Callable[[], None], float]] = [
             (self._crash_one, 3.0),
             (self._crash_in_the_middle, 4.0),
@@ -157,7 +157,7 @@ class Faults:
         self._restart_later(host)
 
     def _crash_in_the_middle(self) -> None:
-        """After any single write or message of a round."""
+        """End a host's process after any single write or message of a round."""
         host = self._any_host()
         if host.is_up:
             kind = self._world.random.choice(CRASH_KINDS)
@@ -205,7 +205,8 @@ class Faults:
         self.health.host_suffers(host.voter_id, self._world.now + seconds + 1.0)
 
     def _stop_the_leader(self) -> None:
-        """Until its sessions are expired by another one; it wakes up as a leader of the past."""
+        """Stop the leader until its sessions are expired by another one; it wakes up as a leader of
+        the past."""
         leader = self._leader()
         if leader is not None:
             seconds = self._world.between(3.0, 6.0)
@@ -373,7 +374,7 @@ class Faults:
     # -- clients ---------------------------------------------------------------------------------
 
     def _cut_clients(self) -> None:
-        """From some voters, and answers get lost."""
+        """Cut clients off from some voters, so that answers get lost."""
         for voter_id in self._hosts:
             if self._world.chance(0.5):
                 self._services.cuts.add((CLIENT, voter_id))

@@ -11,13 +11,14 @@ STEPS_BACK: Final = 6
 
 
 class GoingBack:
-    """Told of what leader and followers say to each other."""
+    """A checker that is told of what leader and followers say to each other."""
 
     def __init__(self) -> None:
         self._last_steps: dict[tuple[int, int], tuple[int, int]] = {}
-        """By follower and term: where to it went back, and by how many steps of one entry."""
+        """The index that a follower went back to, and by how many steps of one entry, by follower
+        and term."""
         self._asked: dict[tuple[int, int], tuple[int, int]] = {}
-        """By leader and follower: the term, and what the leader must send next, or earlier."""
+        """The term, and what the leader must send next, or earlier, by leader and follower."""
 
     def answers(self, host: Host, message: Message) -> None:
         """A follower does: a conflict by the beginning of its term, not entry by entry."""
@@ -55,7 +56,8 @@ class GoingBack:
         self._asked.pop((host.voter_id, peer), None)
 
     def sends(self, host: Host, to: int, message: Message) -> None:
-        """Or it could send the same for ever, to be answered the same."""
+        """Check that the leader sends what was asked for. Otherwise it could send the same for
+        ever, to be answered the same."""
         term, asked = self._asked.pop((host.voter_id, to), (0, 0))
         if message["term"] == term and message.get("prevLogIdx", 0) >= asked:
             raise Violation(

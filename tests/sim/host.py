@@ -146,7 +146,8 @@ class Host:
         self.on_down()
 
     def pause(self, seconds: float, after_effects: int = 0) -> None:
-        """As SIGSTOP: nothing runs, the kernel goes on; perhaps in the middle of a round."""
+        """Pause as SIGSTOP does: nothing runs, the kernel goes on. It may be in the middle of a
+        round."""
         if after_effects:
             self._effects_to_pause = (after_effects, seconds)
         else:

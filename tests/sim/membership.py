@@ -55,8 +55,9 @@ class MembershipChecker(SafetyChecker):
         self._lost.append((host.voter_id, host.directory_id, host.disk))
 
     def wrote(self, index: int, term: int) -> list[int]:
-        """With those that have lost their disk since they acknowledged the entry. That is safe as
-        long as nobody is elected without the others, see ``is_enough_to_keep``."""
+        """Return the voters that wrote the entry, also those that have lost their disk since they
+        acknowledged it. That is safe as long as nobody is elected without the others, see
+        ``is_enough_to_keep``."""
         _ = self.members
         lost = [
             voter_id
@@ -70,7 +71,8 @@ class MembershipChecker(SafetyChecker):
         return any(member is not None and member.directory_id == directory_id for member in known)
 
     def is_enough_to_commit(self, holders: list[int]) -> bool:
-        """By the newest committed set, or by the one before: the leader has not applied all."""
+        """Return whether it is enough by the newest committed set, or by the one before: the leader
+        has not applied all."""
         _ = self.members
         return any(
             2 * len(self._voters(voter_set) & set(holders)) > len(self._voters(voter_set))
@@ -161,7 +163,8 @@ class Operator:
         return None
 
     def _removed(self, before: VoterSet, leader: RaftNode) -> tuple[QuorumVoter, ...] | None:
-        """Not where that would leave too many whose disks are gone to ever go on."""
+        """Return the voters without one of them; None if the rest could never go on, because too
+        many of their disks are gone, or if that one leads."""
         gone = self._world.random.choice(before.voters)
         rest = tuple(member for member in before.voters if member is not gone)
         return rest if self._can_go_on(rest) and gone.voter_id != leader.own.voter_id else None
@@ -220,7 +223,8 @@ class Operator:
         return [s for s in (newest, *applied, *self.proposed) if s.version]
 
     def _would_begin_anew(self, host: Host) -> bool:
-        """Without this disk, somebody's configuration names voters with empty ones alone.
+        """Return whether, without this disk, somebody's configuration names voters with empty ones
+        alone.
 
         To them that is the very first start of a quorum, until they hear of another.
         """

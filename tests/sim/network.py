@@ -41,7 +41,7 @@ class Conditions(NamedTuple):
 
 
 class Link:
-    """Between two hosts, identified by voter id."""
+    """A link between two hosts, identified by voter id."""
 
     def __init__(self, number: int, dialler: int, accepter: int) -> None:
         self.number = number
@@ -49,9 +49,9 @@ class Link:
         self.ends = (dialler, accepter)
         self.is_open = {dialler: True, accepter: True}
         self.arrives_after = {dialler: 0.0, accepter: 0.0}
-        """By receiver: nothing comes before this, so nothing overtakes."""
+        """The time before which nothing comes, by receiver, so that nothing overtakes."""
         self.waiting: dict[int, list[bytes | None]] = {dialler: [], accepter: []}
-        """By receiver: sent while the link was cut."""
+        """The messages that were sent while the link was cut, by receiver."""
         self.bytes_under_way = {dialler: 0, accepter: 0}
 
     def other(self, voter_id: int) -> int:

@@ -15,7 +15,7 @@ class _Heard(NamedTuple):
     leader: int
     boot: int
     at_s: float
-    """By the own clock of who heard it."""
+    """The time by the own clock of who heard it."""
 
 
 class _Standing:
@@ -29,7 +29,7 @@ class _Standing:
 
 
 class PreVotes:
-    """Told of what voters send and receive."""
+    """A checker that is told of what voters send and receive."""
 
     def __init__(self) -> None:
         self._heard: dict[int, _Heard] = {}

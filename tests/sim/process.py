@@ -41,10 +41,10 @@ class HostObserver:
     def installed(self, host: "Host", index: int, image: Image) -> None: ...
     def sent(self, host: "Host", to: int, message: Message) -> None: ...
     def receives(self, host: "Host", peer: int, message: Message) -> None:
-        """Before the product has seen it."""
+        """Called before the product has seen the message."""
 
     def received(self, host: "Host", peer: int, message: Message) -> None:
-        """After the product has dealt with it."""
+        """Called after the product has dealt with the message."""
 
     def connected(self, host: "Host", peer: int) -> None: ...
     def disconnected(self, host: "Host", peer: int) -> None:

@@ -30,7 +30,7 @@ class Record:
         self.entries: dict[int, Recorded] = {}
         self.last_index = 1
         self.images: dict[int, Image] = {0: Image()}
-        """By metadata offset: the state after that transaction."""
+        """The state after each transaction, by its metadata offset."""
         self.image = Image()
         self.effects: dict[tuple[SessionId, int], int] = {}
         """(client, sequence) to the offset at which it took effect."""

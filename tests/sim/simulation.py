@@ -27,7 +27,8 @@ BEGINS_WITHIN_S: Final = 10.0
 """Mostly nothing goes wrong before: the first start of a quorum needs every voter."""
 
 LEADER_WITHIN_S: Final = 12.0
-"""After everything is healed: time for broken connections to be noticed, an election, a commit."""
+"""The time after everything is healed for broken connections to be noticed, an election, a
+commit."""
 
 AGREE_WITHIN_S: Final = 20.0
 

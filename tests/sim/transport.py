@@ -156,7 +156,7 @@ class SimulatedPoller:
         """There are no descriptors."""
 
     def poll(self, timeout: float) -> None:
-        """As ``DrivenPoller``: nothing."""
+        """Do nothing, as ``DrivenPoller``."""
 
     def wait(self, timeout_s: float) -> None:
         inbox = self._host.inbox

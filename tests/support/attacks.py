@@ -40,7 +40,7 @@ class Stranger(msgspec.Struct, frozen=True):
         return sock
 
     def send(self, data: bytes) -> None:
-        """In plain text, and no more than that; returns once the other side has closed."""
+        """Send in plain text, and no more than that; return once the other side has closed."""
         with contextlib.suppress(OSError), self.connect() as sock:
             sock.sendall(data)
             sock.shutdown(socket.SHUT_WR)
@@ -52,7 +52,8 @@ class Stranger(msgspec.Struct, frozen=True):
             sock.sendall(data)
 
     def send_in_tls(self, data: bytes, keystore: str | None) -> None:
-        """As ``send``, with that keystore of the folder, or without a certificate."""
+        """Send as ``send`` does, over TLS with that keystore of the folder, or without a
+        certificate."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -713,7 +713,7 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
         ),
     }
 )
-"""By API key; several where an API asks for several rights."""
+"""The rows by API key. An API that asks for several rights has several rows."""
 
 OPEN: Final[Mapping[int, str]] = MappingProxyType(
     {

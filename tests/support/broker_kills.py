@@ -30,7 +30,7 @@ class Kills:
         self.count = 0
 
     def go_on(self, kills: int, loads: Sequence[AckedLoad]) -> None:
-        """Until there were ``kills`` more, with acknowledgements between them."""
+        """Go on until there were ``kills`` more, with acknowledgements between them."""
         beyond = self.count + kills
         while self.count < beyond:
             most = min(beyond - self.count, 3)

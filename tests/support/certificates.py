@@ -9,7 +9,7 @@ from cryptography.x509.oid import NameOID
 
 
 def self_signed(common_name: str, organization: str | None = None) -> bytes:
-    """In DER; for what is only read: nobody would verify it."""
+    """Return a certificate in DER that is only read: nobody would verify it."""
     key = ec.generate_private_key(ec.SECP256R1())
     attributes = [x509.NameAttribute(NameOID.COMMON_NAME, common_name)]
     if organization is not None:

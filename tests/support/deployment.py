@@ -61,7 +61,7 @@ class Deployment:
         return max(seen.term for host in hosts if (seen := self.seen(host)) is not None)
 
     def wait_until_whole(self) -> int:
-        """Until all voters follow one leader and hear from it; who that is."""
+        """Wait until all voters follow one leader and hear from it; return that leader."""
         leaders: set[int] = set()
 
         def agree() -> bool:

@@ -15,7 +15,7 @@ _SOURCE: Final = Path(__file__).with_name("failing_disk.c")
 
 
 def fill_disk(pid: int) -> None:
-    """From now on writes of this process beyond a size fail, as those to a full disk do."""
+    """Make writes of this process beyond a size fail from now on, as those to a full disk do."""
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (FULL_BYTES, resource.RLIM_INFINITY))
 
 

@@ -80,7 +80,7 @@ class FakeLog:
         return is_asked and broker_id in self.isr
 
     def end(self, isolation_level: int) -> int:
-        """Behind the last offset that a reader gets."""
+        """Return the offset behind the last one that a reader gets."""
         if isolation_level == READ_UNCOMMITTED or self.open_since is None:
             return self.high_watermark
         return self.open_since
@@ -107,7 +107,7 @@ class FakeRangeCluster:
         """Streams that have neither ended nor been given up by who asked for them."""
         self.before_frame: Callable[[FrameAbout], RangeHeader | None] = lambda about: None
         self.on_describe: Callable[[], None] = lambda: None
-        """Called whenever a broker is asked for topics and leaders."""
+        """A function that is called whenever a broker is asked for topics and leaders."""
         self.uninformed: set[int] = set()
         """Brokers that have just started: they know of no topic and no broker yet."""
         self.unreachable: set[int] = set()
@@ -123,7 +123,7 @@ class FakeRangeCluster:
         )
         """May answer in the coordinator's place."""
         self.knows_groups = True
-        """As brokers of before did not."""
+        """Whether the brokers know groups, which older ones did not."""
         self._batches_per_frame = batches_per_frame
         self._counting = threading.Lock()
         self._servers: dict[int, grpc.Server] = {}

@@ -51,7 +51,7 @@ class GatedQuery:
         self._thread.join()
 
     def wait_until_reached(self, *partitions: int) -> None:
-        """Until rows of each of these have come to the gate."""
+        """Wait until rows of each of these have come to the gate."""
         marks = [self._folder / f"reached-{partition}" for partition in partitions]
         self._wait(lambda: all(mark.exists() for mark in marks), f"rows of {partitions}")
 

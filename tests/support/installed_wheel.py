@@ -94,9 +94,8 @@ def install_wheel(folder: Path, source: Path = ROOT) -> InstalledWheel:
 
 
 def unpack_wheel(folder: Path, source: Path = ROOT) -> InstalledWheel:
-    """As ``install_wheel`` but without pip, which takes seconds: a wheel of Python alone is its
-    modules, and nobody looks whether what it depends on is there.
-    """
+    """Install as ``install_wheel`` does but without pip, which takes seconds: a wheel of Python
+    alone is its modules, and nobody looks whether what it depends on is there."""
     installed = InstalledWheel(folder, build_wheel(folder, source))
     site_packages = _make_environment(installed, "--without-pip")
     with zipfile.ZipFile(installed.wheel) as wheel:

@@ -338,7 +338,7 @@ class FakeBroker:
         return {DEFAULT_LISTENER: self.kafka, **self.other_listeners}
 
     def at(self, listener: str, endpoint: Endpoint) -> "FakeBroker":
-        """With one more listener."""
+        """Return this broker with one more listener."""
         others = {**self.other_listeners, listener: endpoint}
         return dataclasses.replace(self, other_listeners=others)
 
@@ -352,7 +352,7 @@ class FakeMetadata(MetadataCache):
         self.brokers: dict[BrokerId, FakeBroker] = {}  # type: ignore[assignment]
         self._fake_topics: dict[str, FakeTopic] = {}
         self.on_added: dict[str, Callable[[int], None]] = {}
-        """By topic: told of the number of its partitions."""
+        """The functions, by topic, that are told the number of its partitions."""
 
     @property
     def topics(self) -> dict[str, FakeTopic]:  # type: ignore[override]
@@ -492,8 +492,8 @@ class FakeForwarder(ControllerForwarder):
     async def forward(
         self, change: Change[Q, A], request: Q, *, api_version: int | None = None
     ) -> A:
+        """Answer as ``answers`` has it for the change; without an entry, with its empty answer."""
         proxied = api_version not in change.controller_only
-        """As ``answers`` has it for the change; without an entry: the change's empty answer."""
         self.asked.setdefault(change.rpc, []).append(request)
         self.proxied.append(proxied)
         if not proxied and not self.is_controller:

@@ -123,7 +123,7 @@ class ManyPartitions:
 
 
 class Load:
-    """So many changes in flight, until it is stopped; how long each took."""
+    """A number of changes in flight until it is stopped, with the time that each took."""
 
     def __init__(self, partitions: ManyPartitions, in_flight: int) -> None:
         self._partitions = partitions

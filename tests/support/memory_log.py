@@ -53,7 +53,7 @@ class MemoryLog:
         return True
 
     def report_damage(self, damaged: object) -> None:
-        """As a stored log: its owner is told."""
+        """Tell the log's owner, as a stored log does."""
         self.reported.append(damaged)
 
     @property

@@ -91,7 +91,7 @@ def quorum_voter(voter_id: int, folder: int = 0, *, observer: bool = False) -> Q
 
 
 def scram_credential(mechanism: int = 1, iterations: int = 4_096) -> ScramCredential:
-    """As large as the mechanism's are; nobody knows its password."""
+    """Return a credential as large as the mechanism's are; nobody knows its password."""
     key_bytes = 32 * mechanism
     return ScramCredential(
         salt=b"salt",
@@ -102,7 +102,8 @@ def scram_credential(mechanism: int = 1, iterations: int = 4_096) -> ScramCreden
 
 
 def first_voter_set() -> QuorumVoterSet:
-    """With which a new quorum begins, and its records are the newest from then on."""
+    """Return the voter set with which a new quorum begins; its records are the newest from then
+    on."""
     return QuorumVoterSet(
         expected_version=0, voters=(quorum_voter(1),), metadata_version=NEWEST_METADATA_VERSION
     )
@@ -161,7 +162,8 @@ class MetadataLogBuilder:
         return self.transact(Operation(records=records, conditions=(epoch,)))
 
     def begin_quorum(self) -> TransactionResult:
-        """As the first leader of a new quorum: its records are the newest from now on."""
+        """Begin as the first leader of a new quorum does: its records are the newest from now
+        on."""
         return self.write(first_voter_set())
 
     def start_broker(self, broker_id: int, incarnation: int = 0) -> TransactionResult:

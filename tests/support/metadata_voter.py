@@ -41,7 +41,7 @@ class Voter(ShownImage):
         raise NotImplementedError
 
     async def read_offset(self) -> MetadataOffset:
-        """Behind it there are no-ops, one for each time that it was asked."""
+        """Return an offset with no-ops behind it, one for each time that it was asked."""
         return MetadataOffset(self.log.image.offset + 3)
 
     # It is a broker's follower as well, which follows this voter.

@@ -44,12 +44,13 @@ class Console:
         return self.begin(function, *args, **kwargs).result(timeout=60)
 
     def begin(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
-        """As ``call``, without waiting."""
+        """Call as ``call`` does, without waiting."""
         return self._pool.submit(function, *args, **kwargs)
 
 
 def _enter(namespace: str) -> None:
-    """Before any thread is started: a namespace belongs to a thread and those it starts."""
+    """Enter a namespace, before any thread is started: it belongs to a thread and those it
+    starts."""
     descriptor = os.open(_NAMESPACES / namespace, os.O_RDONLY)
     try:
         libc = ctypes.CDLL(None, use_errno=True)

@@ -228,7 +228,7 @@ class QuorumCluster:
         self.voter_ids.remove(voter_id)
 
     def status(self, voter_id: int) -> pb.QuorumStatusResponse | None:
-        """As the voter sees it; None if it does not answer."""
+        """Return the status as the voter sees it; None if it does not answer."""
         with self._channel(voter_id) as channel:
             try:
                 return QuorumStub(channel).QuorumStatus(pb.QuorumStatusRequest(), timeout=1.0)
@@ -254,7 +254,8 @@ class QuorumCluster:
         return self._wait_until(self.leader, "a leader", timeout_s)
 
     def wait_until_known(self, voter_id: int, leader: int) -> None:
-        """Until ``voter_id`` has heard from ``leader``: a voter learns of an election later."""
+        """Wait until ``voter_id`` has heard from ``leader``: a voter learns of an election
+        later."""
 
         def is_known() -> bool:
             status = self.status(voter_id)
@@ -263,7 +264,7 @@ class QuorumCluster:
         self._wait_until(is_known, f"voter {voter_id} to hear of {leader}")
 
     def wait_until_applied(self, voter_id: int, offset: int) -> None:
-        """Until the voter has applied everything up to ``offset``."""
+        """Wait until the voter has applied everything up to ``offset``."""
 
         def is_applied() -> bool:
             status = self.status(voter_id)

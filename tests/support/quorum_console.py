@@ -150,7 +150,7 @@ def written() -> Written:
 
 
 def wait_for_writes(more: int, timeout_s: float = 20.0) -> None:
-    """Until so many more are acknowledged."""
+    """Wait until so many more are acknowledged."""
     wanted = written().acknowledged + more
     wait_until(lambda: written().acknowledged >= wanted, f"{wanted} writes", timeout_s=timeout_s)
 
@@ -191,7 +191,7 @@ def start_load(bootstrap: str, topic: str, partitions: int) -> None:
 
 
 def wait_for_records(more: int, timeout_s: float = 30.0) -> None:
-    """Until so many more are acknowledged in every partition."""
+    """Wait until so many more are acknowledged in every partition."""
     load = _desks[-1].load
     assert load is not None
     load.wait_for_more(more, timeout_s=timeout_s)

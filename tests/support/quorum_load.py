@@ -144,7 +144,7 @@ class QuorumLoad:
         await asyncio.gather(*self._tasks)
 
     async def abandon(self) -> None:
-        """Without waiting for answers."""
+        """Stop without waiting for answers."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -250,7 +250,8 @@ class QuorumLoad:
         )
 
     async def _read(self, client: QuorumClient, watcher: Watcher, chance: random.Random) -> None:
-        """From what the client's own watch has seen, once that covers a linearizable offset."""
+        """Read from what the client's own watch has seen, once that covers a linearizable
+        offset."""
         register = self._register(chance)
         invoked = time.monotonic_ns()
         try:

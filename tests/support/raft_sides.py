@@ -67,7 +67,7 @@ class Side(ABC):
 
     transport: RecordingTransport
     on_apply: Callable[[bytes], object]
-    """Called with every name that is applied; what it raises, apply raises."""
+    """A function that is called with every name that is applied; what it raises, apply raises."""
 
     @abstractmethod
     def __init__(self, folder: Path, clock: Clock, voters: int = 3) -> None: ...
@@ -305,7 +305,8 @@ class OurSide(Side):
 
 
 class _StockVoter(SyncObj):  # type: ignore[misc]  # the library is untyped
-    """As its documentation shows: a class whose replicated methods change its attributes."""
+    """A voter as the library's documentation shows: a class whose replicated methods change its
+    attributes."""
 
     def __init__(self, side: "StockSide", *args: Any, **options: Any) -> None:  # noqa: ANN401
         self.side = side  # Before the constructor's end: not part of the dump.

@@ -165,7 +165,7 @@ class ReplicaNode:
         await self._register()
 
     async def register_again(self) -> None:
-        """After the session was lost: a new one, and a new broker epoch."""
+        """Register after the session was lost: with a new one, and a new broker epoch."""
         await self.client.renew_session()
         await self._register()
 

@@ -26,6 +26,6 @@ def divide(dividend: int, divisor: int) -> int:
 
 @kernel(SHOUT)
 def shout(number: int) -> int:
-    """Not fit to be a kernel: it needs Python to print."""
+    """Print a number. This is not fit to be a kernel, because it needs Python to print."""
     print(number)  # noqa: T201
     return number

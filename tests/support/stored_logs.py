@@ -17,7 +17,7 @@ async def stored_bytes(folder: Path) -> dict[TopicIdPartition, bytes]:
 
 
 async def stored_batches(folder: Path) -> dict[TopicIdPartition, Batches]:
-    """As ``stored_bytes``, batch by batch."""
+    """Return the logs as ``stored_bytes`` does, batch by batch."""
     store = await LogManager.open(
         folder, LogOptions(), LogCallbacks(lambda logs: None, lambda error: None)
     )

@@ -116,7 +116,7 @@ def _queries(spark: SparkSession, arguments: argparse.Namespace) -> list[DataStr
 
 
 def _run(query: DataStreamWriter) -> None:
-    """Until it ends; once more where Spark itself failed."""
+    """Run the query until it ends; start it once more where Spark itself failed."""
     while True:
         try:
             query.start().awaitTermination()

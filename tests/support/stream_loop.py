@@ -26,7 +26,7 @@ def committed_rows(folder: Path) -> dict[int, list[Row]]:
 
 
 def _write(file: Path, content: object) -> None:
-    """At once or not at all, as Spark writes its logs."""
+    """Write at once or not at all, as Spark writes its logs."""
     file.parent.mkdir(exist_ok=True)
     aside = file.with_suffix(".aside")
     aside.write_text(json.dumps(content))

@@ -57,7 +57,7 @@ class ThreeHosts:
 
     @property
     def bootstrap(self) -> str:
-        """For Kafka clients."""
+        """The bootstrap servers for Kafka clients."""
         return ",".join(f"{address_of(host)}:{CLUSTER_PORTS['kafka']}" for host in HOSTS)
 
     def voter(self, host: int) -> str:
@@ -110,7 +110,7 @@ class ThreeHosts:
         return done.stdout
 
     def start(self, kind: str, host: int) -> None:
-        """As ``systemctl start quorate-KIND@HOST``."""
+        """Start a process as ``systemctl start quorate-KIND@HOST`` does."""
         program, *arguments = guide.unit_command(f"quorate-{kind}", host)
         assert program == "/opt/quorate/bin/quorate"
         command = [sys.executable, "-P", "-m", "quorate.cli.main"]

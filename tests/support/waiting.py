@@ -54,7 +54,7 @@ async def async_wait_until(
 async def async_wait_until(
     condition: Callable[[], object], what: What, *, timeout_s: float = TIMEOUT_S
 ) -> object:
-    """As ``wait_until``, while other tasks go on; the time is the event loop's.
+    """Wait as ``wait_until`` does, while other tasks go on; the time is the event loop's.
 
     The condition may be a coroutine function.
     """
@@ -89,6 +89,6 @@ def let_time_pass(seconds: float, why: str) -> None:
 
 
 async def async_let_time_pass(seconds: float, why: str) -> None:
-    """As ``let_time_pass``, while other tasks go on."""
+    """Let time pass as ``let_time_pass`` does, while other tasks go on."""
     assert why
     await asyncio.sleep(seconds)

@@ -20,7 +20,7 @@ def room_of(nodeid: str) -> str:
 
 
 def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """By room; within one as they come, which pytest-randomly has shuffled."""
+    """Return the items by room; within one as they come, which pytest-randomly has shuffled."""
     rank = {room: place for place, room in enumerate(_ROOMS)}
     return sorted(items, key=lambda item: rank.get(room_of(item.nodeid), len(_ROOMS)))
 

@@ -30,8 +30,8 @@ class Retention(NamedTuple):
 KEEP_ALL: Final = Retention()
 
 SegmentTimes = Mapping[int, int]
-"""By segment id, a time (in ms since the epoch) after which no batch in that segment or an older
-one was written."""
+"""The times (in ms since the epoch) by segment id. No batch in that segment or an older one was
+written after its time."""
 
 
 def segment_times(segments: Mapping[int, Segment]) -> SegmentTimes:

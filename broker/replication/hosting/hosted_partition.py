@@ -251,7 +251,8 @@ class HostedPartition:
         self.waiting_for_flush = ProducePurgatory()
         self.fetch_waiters: FetchWaiters = {}
         self.watchers: dict[PartitionWatcher, None] = {}
-        """In the order in which they came: a set of objects has another order in every run."""
+        """The watchers in the order in which they came: a set of objects has another order in every
+        run."""
         self.fetcher: PartitionFetcher | None = None
         """The fetcher of this partition, or None while this broker follows nobody."""
         self.truncation = asyncio.Lock()

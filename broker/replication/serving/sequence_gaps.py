@@ -39,7 +39,8 @@ class _Refused(NamedTuple):
 
     epoch: int
     until_ms: dict[int, int]
-    """Until when each is remembered, by its first sequence, in the order of the refusals."""
+    """The times until which each is remembered, by its first sequence, in the order of the
+    refusals."""
 
 
 class SequenceGaps:

@@ -18,7 +18,8 @@ log = logging.getLogger(__name__)
 
 EXPIRY_WARNING: Final = datetime.timedelta(days=30)
 _FORBIDDEN_BITS: Final = 0o027
-"""Only the owner and, as service managers need it, a group may read a private key."""
+"""The rights that others may not have. Only the owner and, as service managers need it, a group may
+read a private key."""
 
 
 def load_security(

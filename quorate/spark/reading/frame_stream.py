@@ -12,7 +12,8 @@ from quorate_proto.v1.replication_pb2 import RangeHeader
 FRAMES_AHEAD = 2
 """The number of frames that are received while one is being decoded."""
 SILENCE_MS = 2_000
-"""After how long without a frame the leader is looked up again. A busy leader may take longer."""
+"""The time without a frame after which the leader is looked up again. A busy leader may take
+longer."""
 CLOSE_POLL_SECONDS = 0.1
 
 _HEADER_LENGTH = struct.Struct(">I")

@@ -28,7 +28,7 @@ ALL_CHOSEN: Final = -1
 """The result of `CHOOSE_SLOTS` if it found a slot for every row."""
 
 STICKY_BYTES: Final = 16 << 10
-"""After so many bytes, rows without a key move on to the next partition. It is the size of Kafka's
+"""The bytes after which rows without a key move on to the next partition. It is the size of Kafka's
 default batch."""
 
 _BYTES: Final = KernelArgument.BYTES

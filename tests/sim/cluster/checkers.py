@@ -321,7 +321,7 @@ class Checker:
         aborted: Collection[tuple[int, int, int]],
         who: str,
     ) -> int:
-        """As ``saw``, by a consumer that reads what was committed."""
+        """Check as ``saw`` does, for a consumer that reads what was committed."""
         next_position = self.saw(tip, epoch, position, records)
         truth = self.truths.of(tip, epoch)
         if not truth.is_lossy:

@@ -23,7 +23,7 @@ from quorate.broker.log.segments.segment_contents import (
 from quorate.common.types import TopicId
 
 OnWrite = Callable[[], None]
-"""Called before every write, which does not happen if it raises."""
+"""A function that is called before every write, which does not happen if it raises."""
 
 
 def _stored_batch(number: int, base_offset: int, data: bytes) -> StoredBatch:
@@ -121,7 +121,7 @@ class SimulatedSegment:
         return [self._batches[number][base_offset] for base_offset, _ in wanted]
 
     def copied(self) -> "SimulatedSegment":
-        """As it is now, in a copy of the folder."""
+        """Return a copy as it is now, for a copy of the folder."""
         copy = shallow_copy(self)
         copy._batches = {number: dict(held) for number, held in self._batches.items()}
         copy._epochs = {number: dict(starts) for number, starts in self._epochs.items()}
@@ -135,7 +135,7 @@ class SimulatedSegment:
             del held[base_offset]
 
     def reopened(self) -> "SimulatedSegment":
-        """As another process finds it."""
+        """Return this segment as another process finds it."""
         self.live_batches = self.live_bytes = 0
         self._recorded_epochs = {}
         return self
@@ -170,7 +170,7 @@ class SimulatedTable:
         self._history = FolderHistory()
 
     def copied(self) -> "SimulatedTable":
-        """As it is now, in a copy of the folder."""
+        """Return a copy as it is now, for a copy of the folder."""
         copy = shallow_copy(self)
         for name, value in vars(self).items():
             if isinstance(value, dict):

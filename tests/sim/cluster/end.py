@@ -18,7 +18,8 @@ from tests.sim.world import Violation, World
 
 WELL_WITHIN_S: Final = 30.0
 CONSENT_AFTER_S: Final = 12.0
-"""So long an operator waits before losses are accepted for partitions that nobody can lead."""
+"""The time that an operator waits before losses are accepted for partitions that nobody can
+lead."""
 
 LOOK_EVERY_S: Final = 0.25
 

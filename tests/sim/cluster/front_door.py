@@ -82,7 +82,7 @@ class FrontDoor:
         return await self._append(ProduceEntry(TopicPartition(*tp), records), acks, timeout_ms)
 
     async def _transactional_produce(self, request: Any, _: Any) -> Any:
-        """As ``_produce``."""
+        """Produce as ``_produce`` does, for a transactional client."""
         tp, records, acks, timeout_ms, transactional_id = request
         origin = AppendOrigin.TRANSACTIONAL_CLIENT
         entry = ProduceEntry(TopicPartition(*tp), records, origin, transactional_id)
@@ -100,7 +100,7 @@ class FrontDoor:
         return (await self._read(request, Isolation.READ_UNCOMMITTED, None))[:4]
 
     async def _fetch_committed(self, request: Any, _: Any) -> Any:
-        """As ``_fetch``, and what was aborted; from a follower, too."""
+        """Fetch as ``_fetch`` does, with the aborted transactions, and from a follower, too."""
         return await self._read(
             request, Isolation.READ_COMMITTED, frozenset({self._services.broker_id})
         )

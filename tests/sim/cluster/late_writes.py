@@ -13,7 +13,7 @@ from tests.sim.cluster.quorum import SimulatedQuorum
 from tests.sim.world import World
 
 Overtake = Callable[[int, int], None]
-"""Called with a leader and the broker that it is about to let into an ISR."""
+"""A function that is called with a leader and the broker that it is about to let into an ISR."""
 
 
 class LateWrites:

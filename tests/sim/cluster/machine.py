@@ -131,7 +131,7 @@ class Host(Generic[P]):
         self._run(process, action)
 
     def pause(self, seconds: float) -> None:
-        """As SIGSTOP: nothing runs, the kernel goes on."""
+        """Pause as SIGSTOP does: nothing runs, the kernel goes on."""
         self.paused_until = max(self.paused_until, self.world.now + seconds)
         self._wake_at(self.paused_until)
 
@@ -295,6 +295,6 @@ class Machine(Host["Process"]):
 
 
 def raise_failure(task: "asyncio.Task[None]") -> None:
-    """For tasks that nobody waits for: what they raise ends the run."""
+    """End the run with the error of a task that nobody waits for."""
     if not task.cancelled() and (error := task.exception()) is not None:
         raise error

@@ -110,7 +110,7 @@ class MetadataChecker:
     def _loss_accepted(
         self, before: Image, topic: Topic, number: int, was: Partition, now: Partition
     ) -> None:
-        """Only with the operator's consent, or not in earnest.
+        """Check that a loss is accepted only with the operator's consent, or not in earnest.
 
         A broker that is not admitted yet may be named by a decision that came late, of before its
         bounce: it leads nothing until it is admitted, and by then by consent.

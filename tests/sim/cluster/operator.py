@@ -176,7 +176,8 @@ class Operator(Client):
         return [one for one in every if self.world.chance(0.5)] or every[:1]
 
     async def _at_controller(self, method: str, request: Any) -> None:
-        """As the admin client does: at whom the image names, refused elsewhere (F2)."""
+        """Call the broker that the image names as the controller, as the admin client does; others
+        refuse (F2)."""
         controller = int(self._quorum.image.controller_id)
         if controller < 0:
             return

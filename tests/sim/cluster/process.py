@@ -108,7 +108,8 @@ class Process:
         self.replicas: ReplicaManager | None = None
         """The replicas of the broker, or None before its log is open."""
         self.when_hosting: list[Callable[[ReplicaManager], None]] = []
-        """Called with the replicas once they are there, before any of them leads or follows."""
+        """The functions that are called with the replicas once they are there, before any leads or
+        follows."""
         self.broker: BrokerServer | None = None
         self.is_up = False
         with self.loop.running():

@@ -114,7 +114,7 @@ class SimulatedQuorum:
         return AppliedRun(after, results, changes)
 
     def write(self, *operations: Operation) -> TransactionResult:
-        """By a tool."""
+        """Write as a tool does."""
         return self.apply(Transaction(operations=operations))
 
     # -- its leader ------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ class _Pending(PendingTransaction):
     """A transaction on its way."""
 
     late_s: float = 0.0
-    """On the way, each time it is sent."""
+    """The time that it takes on the way, each time it is sent."""
 
 
 class SimulatedQuorumClient:
@@ -244,9 +244,8 @@ class SimulatedQuorumClient:
         asyncio.get_running_loop().call_later(RESEND_S, self._send, sequence)
 
     def _settle(self, pending: _Pending, result: TransactionResult) -> None:
-        """As the product does: what was sent before may have been applied, in a session that has
-        been forgotten since.
-        """
+        """Settle as the product does: what was sent before may have been applied, in a session that
+        has been forgotten since."""
         settle(pending, result)
         if session_gone(pending, result):
             self._session_gone(pending.session_id)
@@ -278,7 +277,8 @@ class SimulatedQuorumClient:
         return QuorumStatusResponse(voter_id=1, leader_id=1, cluster_id=CLUSTER_ID, term=1)
 
     async def watch(self, from_offset: MetadataOffset) -> AsyncIterator[WatchEvent]:
-        """In order, late, and from a snapshot where the beginning may have been compacted."""
+        """Yield events in order, late, and from a snapshot if the beginning may have been
+        compacted."""
         self._told_offset = max(0, from_offset - 1)
         self._quorum.watch(self)
         self.grown()

@@ -35,10 +35,11 @@ class Rpc:
         self.host = host
         self.loop = loop
         self.servers: dict[int, SimulatedServer] = {}
-        """By door."""
+        """The servers of the process by door."""
         self.mischief = Mischief()
         self.on_call: Callable[[int, str, bytes], None] = lambda _to, _method, _body: None
-        """Told every call that leaves the process: receiver, method, first message."""
+        """A function that is told every call that leaves the process: receiver, method, first
+        message."""
         self.tasks: dict[asyncio.Task[None], None] = {}
         self._dialled: dict[int, SimulatedChannel] = {}
         self._accepted: dict[int, dict[int, ServerCall]] = {}

@@ -14,7 +14,7 @@ SOAK_SEEDS = 5_000
 
 @pytest.mark.timeout(180)
 def test_no_promise_is_broken_in_any_of_these_runs() -> None:
-    """And one seed gives one trace, in whatever process, after whatever other."""
+    """One seed also gives one trace, in whatever process, after whatever other."""
     acknowledged = events = 0
     digests = {}
     for outcome in CLUSTER.run(range(1, SEEDS + 1)):

@@ -27,7 +27,7 @@ class _CheckedLog(MetadataLogBuilder):
         return applied
 
     def elect(self, leader: int, isr: tuple[int, ...]) -> None:
-        """As the controller."""
+        """Elect a leader as the controller does."""
         leaf = self.image.topics["orders"].partitions[0]
         result = self.write_as_controller(
             PartitionChange(

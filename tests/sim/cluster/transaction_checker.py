@@ -45,7 +45,7 @@ class ReplicaTransactions:
         self._seen, self._stable, self._epoch = seen, stable, epoch
 
     def compare_in_full(self, hosted: HostedPartition, broker_id: int) -> None:
-        """Once nothing happens any more."""
+        """Compare everything, once nothing happens any more."""
         self._take_in(hosted.log)
         found = self._compare(hosted, in_full=True)
         if found:

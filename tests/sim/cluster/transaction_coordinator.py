@@ -163,7 +163,7 @@ class Coordinator(Client):
         return self._numbers[transactional_id]
 
     async def verify(self, batch: TransactionBatch) -> None:
-        """In place of ``PartitionVerifier.verify``, for any broker."""
+        """Verify the batch of any broker, in place of ``PartitionVerifier.verify``."""
         await asyncio.sleep(self.world.random.choice([0.001, 0.01, 0.2]))
         producer = ProducerEpoch(batch.producer_id, batch.producer_epoch)
         found = self._states.get(batch.transactional_id)

@@ -79,7 +79,7 @@ class TransactionalProducer(Client):
         return code == errors_pb2.NONE
 
     async def _stop_for_a_while(self, tp: TopicPart, transaction: int) -> bool:
-        """Until the transaction may be over; then it goes on as if it were not."""
+        """Stop until the transaction may be over, and go on as if it were not."""
         assert self._producer is not None
         await self.pause(self._timeout_s)
         await self._write(tp, transaction, self._producer)

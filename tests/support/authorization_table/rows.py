@@ -406,4 +406,5 @@ MORE_ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
         ),
     }
 )
-"""By API key. Rows about what does not exist show that a refusal does not tell whether it does."""
+"""The rows by API key. Rows about what does not exist show that a refusal does not tell whether it
+does."""

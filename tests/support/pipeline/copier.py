@@ -188,9 +188,8 @@ class Copier:
         self._rewind()
 
     def _rewind(self) -> None:
-        """To what is committed: by this group, whoever committed it. No rebalance is served here,
-        so what is assigned stays so.
-        """
+        """Go back to what is committed by this group, whoever committed it. No rebalance is served
+        here, so what is assigned stays so."""
         assigned = self._consumer.assignment()
         if not assigned:
             return

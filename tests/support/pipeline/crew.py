@@ -14,7 +14,7 @@ from typing import Final, Self
 from tests.support.pipeline.journal import Event, Kind, count, events
 
 SESSION_TIMEOUT_MS: Final = 2_000
-"""So long a group misses a member that was killed."""
+"""The time for which a group misses a member that was killed."""
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 _RESUME_CHANCE: Final = 0.4
 """The chance, at each disturbance, that a stopped process goes on. Most go on when others have

@@ -56,7 +56,7 @@ class Reading:
 
 
 def transactions(journal: Iterable[Event]) -> dict[str, Transaction]:
-    """By name, of one process."""
+    """Return the transactions of one process by name."""
     found: dict[str, Transaction] = {}
     for event in journal:
         match event.kind:

@@ -26,7 +26,7 @@ class Reader:
         self._journal = journal
         self._chance = random.Random(options.seed)
         self._next: dict[int, int] = {}
-        """By partition that it has: the offset behind the last record read."""
+        """The offset behind the last record read, by partition that it has."""
         self._committed: dict[int, int] = {}
         self._topic: str = options.topic
         self._consumer = Consumer(

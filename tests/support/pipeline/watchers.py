@@ -86,7 +86,8 @@ class CommittedOffsets(_Watcher):
         self._consumer = _consumer(bootstrap, group, "read_committed")
 
     def ask(self) -> dict[int, int]:
-        """By partition; 0: nothing is committed. A partition that fails is left out.
+        """Return the committed offsets by partition; 0: nothing is committed. A partition that
+        fails is left out.
 
         Raises:
             KafkaException: nobody answers.

@@ -88,7 +88,7 @@ class Recording(NamedTuple):
         return made
 
     def environment(self) -> Mapping[str, str]:
-        """For a process that is to be recorded."""
+        """Return the environment for a process that is to be recorded."""
         return {
             **os.environ,
             "LD_PRELOAD": str(self.library),
@@ -108,7 +108,8 @@ class Recording(NamedTuple):
         shutil.copytree(self.root, self.root.parent / f"{_KILLED_AT}{count}")
 
     def kills(self) -> Iterator[tuple[int, Path]]:
-        """Before which event a process had been killed, and what it left of ``root``."""
+        """Yield the event before which a process had been killed, and the folder with what it left
+        of ``root``."""
         for path in self.root.parent.glob(f"{_KILLED_AT}*"):
             yield int(path.name.removeprefix(_KILLED_AT)), path
 

@@ -69,5 +69,5 @@ def writing(name: str) -> AbstractContextManager[object]:
 
 
 def opening(name: str) -> AbstractContextManager[object]:
-    """As ``writing``."""
+    """The fault of that mutant while the store is opened; none without a name."""
     return MUTANTS[name].opening() if name else nullcontext()

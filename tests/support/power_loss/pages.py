@@ -42,7 +42,7 @@ class RecordedFile:
         return bool(self._unfinished)
 
     def begin_write(self, operation: int, offset: int, data: bytes) -> None:
-        """From now on some of ``data`` may be on disk."""
+        """Note that some of ``data`` may be on disk from now on."""
         pages: dict[int, bytes] = {}
         end = offset + len(data)
         for page in range(offset // PAGE_BYTES, -(-end // PAGE_BYTES)):
@@ -56,7 +56,7 @@ class RecordedFile:
         self._change(operation, pages, max(self._size, end))
 
     def end_write(self, operation: int) -> None:
-        """From now on a sync makes it durable."""
+        """Note that from now on a sync makes it durable."""
         self._unfinished.discard(operation)
 
     def truncate(self, operation: int, size: int) -> None:
@@ -102,7 +102,7 @@ class RecordedFile:
             self._newest.clear()
 
     def visible(self) -> bytes:
-        """As a process sees it."""
+        """Return the content as a process sees it."""
         content = bytearray(self._durable)
         for change in self._changes.values():
             _apply(content, change.pages, change.size)
