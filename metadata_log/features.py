@@ -28,6 +28,12 @@ ADMINISTRATION_BY_CONTROLLER: Final = 2
 tokens and credentials; below it, the broker that receives the request does (F6).
 """
 
+METADATA_FROM_LOG: Final = 3
+"""From this ``inter_broker_protocol`` on, brokers take what they show to clients, and the content
+of an INIT, from their own image of the metadata log. The controller names the offset that the image
+must have reached.
+"""
+
 BRIDGE: Final = 3
 """From this ``metadata_version`` on, brokers may write those at inter_broker_protocol 1, by
 compare-and-set.
@@ -51,7 +57,7 @@ LOGIN_PROTECTION: Final = 6
 from the same key, and addresses can have quotas.
 """
 
-NEWEST_INTER_BROKER_PROTOCOL: Final = 2
+NEWEST_INTER_BROKER_PROTOCOL: Final = 3
 NEWEST_METADATA_VERSION: Final = 6
 
 
@@ -77,6 +83,8 @@ FEATURES: Final[dict[str, Feature]] = {
             "broker that is asked writes configurations, ACLs, quotas, tokens and credentials",
             "control requests name the newest broker epoch: made once, sent to all; the controller "
             "alone writes configurations, ACLs, quotas, tokens and credentials",
+            "also brokers take all metadata from the metadata log: the controller names the offset "
+            "that they must have reached",
         ),
     ),
     METADATA_VERSION: Feature(

@@ -78,6 +78,10 @@ class Topic(msgspec.Struct, frozen=True, gc=False):
     leader_epoch_floor: LeaderEpoch = LeaderEpoch(0)
     removals: tuple[RemovedPartitions, ...] = ()
 
+    @property
+    def partition_count(self) -> int:
+        return len(self.partitions)
+
     def removed_at(self, number: int) -> MetadataOffset:
         """Return the offset at which a partition of this number was last removed, or 0 if it never
         was.

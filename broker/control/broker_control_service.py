@@ -6,10 +6,16 @@ has its own guard:
 - meant for an earlier incarnation of this broker: made from an image that had not seen this
   registration (rule 2, B2). A *newer* epoch is no fault: another broker registered meanwhile;
 - overtaken by a newer one of the same controller: made from an older image (rule 4).
+
+From inter_broker_protocol 3 on an INIT and an UpdateMetadata have no content: it is this broker's
+own image of the metadata log, once the image has reached the offset that the request names. Such a
+request is fenced before the wait and again at its turn. In between, another controller may have
+been elected and this broker may have registered again, and the image may show either.
 """
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
 import grpc.aio
@@ -20,6 +26,7 @@ from quorate.broker.control.ports import ReplicaCommands
 from quorate.broker.metadata.metadata_cache import MetadataCache
 from quorate.broker.metadata.metadata_follower import MetadataFollower
 from quorate.common.types import BrokerEpoch, ControllerEpoch, MetadataOffset
+from quorate.metadata_log.features import METADATA_FROM_LOG
 from quorate.metadata_log.image import Changes, Image
 from quorate_proto.v1 import control_pb2, control_pb2_grpc, errors_pb2
 from quorate_proto.v1.control_pb2 import ControlHeader
@@ -102,17 +109,27 @@ class BrokerControlService(control_pb2_grpc.BrokerControlServicer):
         self._identity = identity
         self._replicas = replicas
         self._cache = cache
+        self._images = images
         self._fence = fence
         self._leadership_turn = asyncio.Lock()
         self._stop_turn = asyncio.Lock()
-        images.subscribe(self._on_image, "controller")
+        images.subscribe(self._on_image, "controller", "brokers", "topics", "features")
 
     async def LeaderAndIsr(
         self, request: control_pb2.LeaderAndIsrRequest, context: Context
     ) -> control_pb2.LeaderAndIsrResponse:
+        late = request.from_log and await self._is_behind("LeaderAndIsr", request.header)
+        outcomes: list[control_pb2.PartitionOutcome] = []
         async with self._leadership_turn:
             code = self._checked("LeaderAndIsr", request.header)
-            outcomes = [] if code else await self._replicas.apply_leader_and_isr(request)
+            if not code and request.from_log:
+                code = errors_pb2.REQUEST_TIMED_OUT if late else self._checked_image()
+            if not code:
+                outcomes = await (
+                    self._replicas.apply_init(self._images.image)
+                    if request.from_log
+                    else self._replicas.apply_leader_and_isr(request)
+                )
         return control_pb2.LeaderAndIsrResponse(
             error_code=code,
             controller_epoch=self._fence.controller_epoch,
@@ -136,8 +153,14 @@ class BrokerControlService(control_pb2_grpc.BrokerControlServicer):
     async def UpdateMetadata(
         self, request: control_pb2.UpdateMetadataRequest, context: Context
     ) -> control_pb2.UpdateMetadataResponse:
+        late = request.from_log and await self._is_behind("UpdateMetadata", request.header)
         code = self._checked("UpdateMetadata", request.header)
-        if not code:
+        if not code and request.from_log:
+            if late:
+                code = errors_pb2.REQUEST_TIMED_OUT
+            else:
+                self._show(self._images.image, ())
+        elif not code:
             if self._fence.admits_metadata(MetadataOffset(request.header.metadata_offset)):
                 self._cache.update(request)
             else:
@@ -150,6 +173,37 @@ class BrokerControlService(control_pb2_grpc.BrokerControlServicer):
         self, request: control_pb2.ProbeRequest, context: Context
     ) -> control_pb2.ProbeResponse:
         return control_pb2.ProbeResponse(controller_epoch=self._fence.controller_epoch)
+
+    async def _is_behind(self, kind: str, header: control_pb2.ControlHeader) -> bool:
+        """Wait until the image has reached the offset of a request that may be obeyed.
+
+        Return whether it has not, within the time in which the controller waits for the answer.
+        """
+        offset = MetadataOffset(header.metadata_offset)
+        if self._images.applied_offset >= offset or self._checked(kind, header):
+            return False
+        try:
+            await asyncio.wait_for(self._images.wait_for(offset), header.ack_timeout_ms / 1000)
+        except TimeoutError:
+            known = self._images.applied_offset
+            log.info("%s is about offset %d, and %d is known here", kind, offset, known)
+            return True
+        return False
+
+    def _checked_image(self) -> int:
+        """Return STALE_BROKER_EPOCH if the image does not show this incarnation as admitted.
+
+        What an earlier incarnation led has a new leader epoch only once this one is admitted (B3).
+        """
+        own = self._images.image.brokers.get(self._identity.broker_id)
+        if own is None or own.epoch != self._identity.epoch or not own.admitted:
+            return errors_pb2.STALE_BROKER_EPOCH
+        return errors_pb2.NONE
+
+    def _show(self, image: Image, changed: Iterable[str]) -> None:
+        """Show an image to clients, unless they have been shown what a newer one says."""
+        if self._fence.admits_metadata(image.offset):
+            self._cache.show(image, changed)
 
     def _checked(self, kind: str, header: control_pb2.ControlHeader) -> int:
         code = self._fence.check(header, self._identity.epoch)
@@ -168,7 +222,10 @@ class BrokerControlService(control_pb2_grpc.BrokerControlServicer):
         return code
 
     def _on_image(self, image: Image, changes: Changes) -> None:
+        """Show the image to clients, once the controller has told this broker of the cluster."""
         self._fence.observe_controller_epoch(image.controller_epoch)
+        if self._cache.metadata_offset and image.inter_broker_protocol >= METADATA_FROM_LOG:
+            self._show(image, changes.topics)
 
 
 def add_broker_control_to_server(server: grpc.aio.Server, service: BrokerControlService) -> None:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from quorate.broker.changes.table import A, Change, Q
 from quorate.common.types import MetadataOffset, SessionId
+from quorate.metadata_log.image import Image
 from quorate.metadata_log.records import Operation, TransactionResult
 from quorate.quorum.client.quorum_client import WatchEvent
 from quorate_proto.v1 import control_pb2
@@ -113,6 +114,12 @@ class ReplicaCommands(Protocol):
         self, request: control_pb2.LeaderAndIsrRequest
     ) -> list[control_pb2.PartitionOutcome]:
         """Lead or follow as the request says; return one outcome per partition."""
+
+    async def apply_init(self, image: Image) -> list[control_pb2.PartitionOutcome]:
+        """Lead or follow as the image says, and set aside what it does not assign to this broker.
+
+        Return the outcomes of the partitions that failed.
+        """
 
     async def stop_replicas(
         self, request: control_pb2.StopReplicaRequest

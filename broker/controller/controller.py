@@ -249,7 +249,14 @@ class Controller:
         self._elections.start()
         self._tokens.start()
         self._images.subscribe(
-            self._on_image, "topics", "brokers", "configs", "additions", "removals", "deletions"
+            self._on_image,
+            "topics",
+            "brokers",
+            "configs",
+            "features",
+            "additions",
+            "removals",
+            "deletions",
         )
 
     def _on_image(self, image: Image, changes: Changes) -> None:
@@ -257,7 +264,7 @@ class Controller:
         concern."""
         if self._is_silent:
             return
-        if changes.topics or changes.brokers:
+        if changes.topics or changes.brokers or changes.features:
             self._channel_manager.on_image(changes)
         if changes.brokers or changes.configs:
             self._brokers.on_image(image, changes)

@@ -1,30 +1,30 @@
-"""The metadata cache: the cluster as UpdateMetadata described it to this broker, which its Kafka
-clients see.
+"""The metadata cache: the cluster as this broker's Kafka clients see it.
 
-Clients learn leadership only from here, never from the watched image, so brokers and their clients
-learn it from one source, in one order (C19). Topics arrive in packed columns and stay packed until
-they are requested. A broker that serves few of 200,000 partitions unpacks few.
+Clients learn leadership only from here, so they learn it from one source, in one order (C19). Below
+inter_broker_protocol 3 the content comes with UpdateMetadata requests, in packed columns. From that
+level on the cache shows the broker's own image of the metadata log, and the controller only asks
+how far it is. The cache then holds nothing of its own beside the mapping of brokers.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
+from quorate.broker.metadata.packed_topics import KnownPartition, KnownTopic, PackedTopic
 from quorate.common.types import (
     DEFAULT_LISTENER,
     NO_BROKER,
     BrokerEpoch,
     BrokerId,
     Endpoint,
-    LeaderEpoch,
     MetadataOffset,
     TopicId,
     TopicPartition,
 )
 from quorate.metadata_log.codec import decode_endpoint
-from quorate.metadata_log.partitions import interned
-from quorate_proto.v1.control_pb2 import PeerBroker, TopicMetadata, UpdateMetadataRequest
+from quorate.metadata_log.image import Broker, Image
+from quorate_proto.v1.control_pb2 import PeerBroker, UpdateMetadataRequest
 
 log = logging.getLogger(__name__)
 
@@ -48,40 +48,6 @@ class CachedBroker(msgspec.Struct, frozen=True, gc=False):
     """The addresses for clients, by the name of the listener that they use."""
 
 
-class CachedPartition(msgspec.Struct, frozen=True, gc=False):
-    """The leadership of one partition. The leader is ``NO_BROKER`` if the partition is offline."""
-
-    leader: BrokerId
-    leader_epoch: LeaderEpoch
-    replicas: tuple[BrokerId, ...]
-    isr: tuple[BrokerId, ...]
-
-
-class CachedTopic:
-    """A topic. Its partitions are unpacked on first use, and kept."""
-
-    __slots__ = ("_packed", "_partitions", "name", "topic_id")
-
-    def __init__(self, packed: TopicMetadata) -> None:
-        self.name = packed.topic
-        self.topic_id = TopicId(packed.topic_id)
-        self._packed: TopicMetadata | None = packed
-        self._partitions: tuple[CachedPartition, ...] = ()
-
-    @property
-    def partition_count(self) -> int:
-        """The number of partitions. They need not be unpacked for it."""
-        return len(self._partitions if self._packed is None else self._packed.leaders)
-
-    @property
-    def partitions(self) -> tuple[CachedPartition, ...]:
-        """The partitions in the order of their numbers, from 0."""
-        if self._packed is not None:
-            self._partitions = tuple(_unpacked(self._packed))
-            self._packed = None
-        return self._partitions
-
-
 class MetadataCache:
     """Brokers, topics and the controller as of ``metadata_offset``, which is 0 before the first
     update.
@@ -91,16 +57,18 @@ class MetadataCache:
         self.metadata_offset = MetadataOffset(0)
         self.controller_id = NO_BROKER
         self.brokers: Mapping[BrokerId, CachedBroker] = {}
-        self._topics: dict[str, CachedTopic] = {}
-        self._names: dict[TopicId, str] = {}
+        self._topics: Mapping[str, KnownTopic] = {}
+        self._names: Mapping[TopicId, str] = {}
+        self._image: Image | None = None
+        """The image that is shown, or None if the content came with requests."""
         self._removal_watchers: list[RemovalWatcher] = []
 
     @property
-    def topics(self) -> Mapping[str, CachedTopic]:
+    def topics(self) -> Mapping[str, KnownTopic]:
         """All topics by name."""
         return self._topics
 
-    def topic(self, name: str) -> CachedTopic | None:
+    def topic(self, name: str) -> KnownTopic | None:
         return self._topics.get(name)
 
     def partition_count(self, name: str) -> int:
@@ -112,7 +80,7 @@ class MetadataCache:
         """Return the name of the topic with that id, or None if there is none."""
         return self._names.get(topic_id)
 
-    def partition(self, tp: TopicPartition) -> CachedPartition | None:
+    def partition(self, tp: TopicPartition) -> KnownPartition | None:
         topic = self._topics.get(tp.topic)
         if topic is None or not 0 <= tp.partition < len(topic.partitions):
             return None
@@ -129,42 +97,57 @@ class MetadataCache:
 
     def update(self, request: UpdateMetadataRequest) -> None:
         """Apply a request that was fenced before. It has the whole cluster, or what has changed."""
-        gone = self._gone(request)
-        if request.full:
-            self._topics.clear()
-            self._names.clear()
-        for name in request.removed_topics:
-            self._forget(name)
+        known, received = self._topics, {packed.topic: packed for packed in request.topics}
+        topics = {} if request.full else dict(known)
+        names = {} if request.full else dict(self._names)
+        for name in (*request.removed_topics, *received):
+            former = topics.pop(name, None)
+            if former is not None:
+                del names[former.topic_id]
         for packed in request.topics:
-            self._forget(packed.topic)
-            topic = CachedTopic(packed)
-            self._topics[topic.name] = topic
-            self._names[topic.topic_id] = topic.name
-        self.brokers = {broker.broker_id: broker for broker in map(_broker, request.brokers)}
+            topic = PackedTopic(packed)
+            topics[topic.name] = topic
+            names[topic.topic_id] = topic.name
+        self._topics, self._names, self._image = topics, names, None
+        self.brokers = {broker.broker_id: broker for broker in map(_sent_broker, request.brokers)}
         self.controller_id = BrokerId(request.header.controller_id)
         self.metadata_offset = MetadataOffset(request.header.metadata_offset)
-        if gone:
-            for watcher in self._removal_watchers:
-                watcher(gone)
+        self._report_removals(
+            known, known if request.full else {*request.removed_topics, *received}
+        )
 
-    def _gone(self, request: UpdateMetadataRequest) -> dict[str, int]:
-        """Return the topics that have fewer partitions than before, each with the number kept."""
-        received = {packed.topic: packed for packed in request.topics}
+    def show(self, image: Image, changed: Iterable[str]) -> None:
+        """Show ``image`` from now on. ``changed`` are the topics that differ from the image before.
+
+        The controller stays as it was while there is none.
+        """
+        known, before = self._topics, self._image
+        self._topics, self._names, self._image = image.topics, image.topic_names, image
+        if before is not None and before.brokers is image.brokers:
+            self.brokers = dict(self.brokers)  # Another mapping shows that something has changed.
+        else:
+            self.brokers = {
+                one.broker_id: _registered_broker(one) for one in image.brokers.values()
+            }
+        if image.controller is not None:
+            self.controller_id = image.controller_id
+        self.metadata_offset = image.offset
+        self._report_removals(known, known if before is None else changed)
+
+    def _report_removals(self, before: Mapping[str, KnownTopic], names: Iterable[str]) -> None:
+        """Tell the watchers which of the topics in ``names`` have fewer partitions than before."""
         gone: dict[str, int] = {}
-        for name in self._topics if request.full else {*request.removed_topics, *received}:
-            known, now = self._topics.get(name), received.get(name)
+        for name in names:
+            known, now = before.get(name), self._topics.get(name)
             if known is None:
                 continue
             is_same = now is not None and now.topic_id == known.topic_id
-            left = len(now.leaders) if now is not None and is_same else 0
+            left = now.partition_count if now is not None and is_same else 0
             if left < known.partition_count:
                 gone[name] = left
-        return gone
-
-    def _forget(self, name: str) -> None:
-        known = self._topics.pop(name, None)
-        if known is not None:
-            del self._names[known.topic_id]
+        if gone:
+            for watcher in self._removal_watchers:
+                watcher(gone)
 
 
 def endpoints_at(
@@ -182,7 +165,19 @@ def endpoints_at(
     }
 
 
-def _broker(message: PeerBroker) -> CachedBroker:
+def _registered_broker(broker: Broker) -> CachedBroker:
+    named = {one.name: one.endpoint for one in broker.registration.listeners}
+    return CachedBroker(
+        broker_id=broker.broker_id,
+        epoch=broker.epoch,
+        kafka=broker.kafka,
+        grpc=broker.grpc,
+        rack=broker.registration.rack,
+        listeners=named or {DEFAULT_LISTENER: broker.kafka},
+    )
+
+
+def _sent_broker(message: PeerBroker) -> CachedBroker:
     return CachedBroker(
         broker_id=BrokerId(message.broker_id),
         epoch=BrokerEpoch(message.broker_epoch),
@@ -197,27 +192,3 @@ def _listeners(message: PeerBroker) -> Mapping[str, Endpoint]:
     if not message.listeners:
         return {DEFAULT_LISTENER: decode_endpoint(message.kafka)}
     return {one.name: decode_endpoint(one.endpoint) for one in message.listeners}
-
-
-def _unpacked(packed: TopicMetadata) -> Iterator[CachedPartition]:
-    everyone, absentees = packed.replicas[:], packed.absent[:]
-    replicas_at = absent_at = 0
-    columns = zip(
-        packed.leaders,
-        packed.leader_epochs,
-        packed.replica_counts,
-        packed.absent_counts,
-        strict=True,
-    )
-    for leader, epoch, replica_count, absent_count in columns:
-        replicas = isr = _ids(everyone[replicas_at : replicas_at + replica_count])
-        replicas_at += replica_count
-        if absent_count:
-            absent = absentees[absent_at : absent_at + absent_count]
-            absent_at += absent_count
-            isr = _ids(replica for replica in replicas if replica not in absent)
-        yield CachedPartition(BrokerId(leader), LeaderEpoch(epoch), replicas, isr)
-
-
-def _ids(numbers: Iterable[int]) -> tuple[BrokerId, ...]:
-    return interned(tuple(map(BrokerId, numbers)))

@@ -2,7 +2,7 @@
 
 Every broker runs one: the active controller decides from it, standby controllers are ready with it,
 and admin state (configs, ACLs, quotas, tokens, features) reaches the broker only through it (F3).
-Leadership does not: it arrives by control requests.
+Leadership arrives by control requests, whose content may come from this image.
 """
 
 import asyncio
@@ -33,6 +33,7 @@ ChangeKind = Literal[
     "configs",
     "controller",
     "deletions",
+    "features",
     "removals",
     "scram",
     "topics",

@@ -340,6 +340,10 @@ class ReplicaManager(LogManagerListener):
         """Lead or follow, as a fenced request of the controller says (C6, C7)."""
         return await self._commands.apply_leader_and_isr(request)
 
+    async def apply_init(self, image: Image) -> list[control_pb2.PartitionOutcome]:
+        """Lead or follow as the image says, which a fenced INIT of the controller names (C7)."""
+        return await self._commands.apply_init(image)
+
     async def stop_replicas(
         self, request: control_pb2.StopReplicaRequest
     ) -> list[control_pb2.PartitionOutcome]:

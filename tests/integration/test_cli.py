@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from quorate.metadata_log.features import NEWEST_METADATA_VERSION
+from quorate.metadata_log.features import NEWEST_INTER_BROKER_PROTOCOL, NEWEST_METADATA_VERSION
 from quorate.testing import RunningCluster
 from quorate.testing.pytest_plugin import ClusterFactory
 from tests.support.cli import (
@@ -255,13 +255,13 @@ def test_b4_feature_levels_are_shown_raised_and_lowered(cluster: RunningCluster)
         return protocol
 
     one = ("--feature", "inter_broker_protocol", "--level")
-    assert level() == 2
+    assert level() == NEWEST_INTER_BROKER_PROTOCOL
     assert "downgrade" in quorate_error("features", "upgrade", *one, "1", *at)
     quorate("features", "downgrade", *one, "1", *at)
     assert level() == 1
     assert "could be at level 2" in quorate("features", "upgrade", *one, "2", "--dry-run", *at)
     quorate("features", "upgrade", *at)
-    assert level() == 2
+    assert level() == NEWEST_INTER_BROKER_PROTOCOL
     assert "metadata_version cannot go back" in quorate_error(
         "features", "downgrade", "--feature", "metadata_version", "--level", "1", *at
     )

@@ -53,10 +53,17 @@ _names = (f"control-{number}" for number in count())
 
 @pytest.fixture(scope="module")
 def stage(module_quorate_cluster: ClusterFactory) -> Iterator[Stage]:
-    """Three brokers whose sessions are short, and two witnesses."""
+    """Three brokers whose sessions are short, and two witnesses.
+
+    At this level requests have the content that the witnesses look at.
+    """
     cluster = module_quorate_cluster(
         brokers=3,
-        config={"security.protocol": "PLAINTEXT", "broker.session.timeout.ms": 2_000},
+        config={
+            "security.protocol": "PLAINTEXT",
+            "broker.session.timeout.ms": 2_000,
+            "inter.broker.protocol.version": 2,
+        },
     )
     with witnesses(cluster, (4, 5)) as stage:
         wait_until(lambda: len(cluster.status().brokers) == 5, "five brokers")

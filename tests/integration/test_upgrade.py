@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from quorate.metadata_log.features import NEWEST_INTER_BROKER_PROTOCOL
 from quorate_proto.v1 import errors_pb2
 from tests.support.forwarded_changes import QUOTAS
 from tests.support.installed_wheel import InstalledWheel, install_wheel
@@ -27,6 +28,8 @@ from tests.support.releases.table import ONLINE_FROM, Release, extract, release,
 from tests.support.releases.traffic import Traffic, asked, traffic
 from tests.support.waiting import wait_until
 from tests.support.whole_cluster import wait_until_whole
+
+NEWEST = {INTER_BROKER_PROTOCOL: NEWEST_INTER_BROKER_PROTOCOL, METADATA_VERSION: 6}
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -84,11 +87,11 @@ def test_b4_f6_an_upgrade_under_load_loses_nothing_and_makes_each_change_once(
         change_brokers(cluster, clients, old, new, earlier)
         assert levels(cluster) == before, "new software behaves as the old one"
         assert quota_of_an_address(cluster) == {errors_pb2.UNSUPPORTED_VERSION}
-        allow_level_2(cluster, clients, new)
+        allow_newest_level(cluster, clients, new)
         clients.go_on()
         after = raise_all(cluster)
         clients.go_on()
-        assert levels(cluster) == after == {INTER_BROKER_PROTOCOL: 2, METADATA_VERSION: 6}
+        assert levels(cluster) == after == NEWEST
         assert quota_of_an_address(cluster) == {errors_pb2.NONE}
         go_down_and_up_again(cluster, clients)
         keep_old_software_out(cluster, old, new)
@@ -166,11 +169,11 @@ def go_back_with_broker(
     clients.go_on()
 
 
-def allow_level_2(cluster: MixedCluster, clients: Traffic, new: InstalledWheel) -> None:
-    """The second bounce: some brokers may use level 2 and others may not."""
+def allow_newest_level(cluster: MixedCluster, clients: Traffic, new: InstalledWheel) -> None:
+    """The second bounce: some brokers may use the newest level and others may not."""
     for broker_id in cluster.broker_ids:
         assert f"broker {broker_id} (1 at most)" in refusal(cluster, INTER_BROKER_PROTOCOL, 2)
-        cluster.bounce_broker(broker_id, new, {LEVEL: 2})
+        cluster.bounce_broker(broker_id, new, {LEVEL: NEWEST_INTER_BROKER_PROTOCOL})
         clients.go_on()
         assert levels(cluster)[INTER_BROKER_PROTOCOL] == 1
 

@@ -56,10 +56,10 @@ MUTANTS: Final = (
     ),
     CodeMutant(
         "all-are-told",
-        f"{_CHANNELS}.controller_channel_manager:ControllerChannelManager.publish",
+        f"{_CHANNELS}.controller_channel_manager:ControllerChannelManager._tell_metadata",
         "channel.metadata.enqueue(topics)",
         "pass",
-        f"{_TESTS_OF_CONTROLLER}/test_cluster_topics.py::"
+        f"{_TESTS_OF_CONTROLLER}/test_cluster_metadata_from_log.py::"
         "test_e6_isr_changes_of_leaders_are_told_to_all",
     ),
     CodeMutant(

@@ -6,9 +6,11 @@ from tests.ledger.code_mutants import CodeMutant
 
 _COMMANDS: Final = "quorate.broker.replication.commands.control_commands:ControlCommands"
 _CHANNELS: Final = "quorate.broker.controller.channels"
+_CONTROL: Final = "quorate.broker.control.broker_control_service:BrokerControlService"
 _REPLICA: Final = "quorate.broker.replication.partition"
 _RULES: Final = "quorate.metadata_log.rules"
 _SERVING: Final = "quorate.broker.replication.serving.fetch"
+_TESTS_OF_CONTROL: Final = "tests/unit/control"
 _TESTS_OF_CONTROLLER: Final = "tests/unit/controller"
 _TESTS_OF_RECORDS: Final = "tests/unit/metadata_log"
 _TESTS_OF_REPLICATION: Final = "tests/unit/replication"
@@ -170,6 +172,14 @@ MUTANTS: Final = (
         "_outcome(topic.topic, told.partition, code)",
         "_outcome(topic.topic, told.partition, 0)",
         f"{_TESTS_OF_REPLICATION}/test_commands.py::test_c20_every_partition_has_its_outcome",
+    ),
+    CodeMutant(
+        "init-waits-for-log",
+        f"{_CONTROL}._is_behind",
+        "if self._images.applied_offset >= offset or self._checked(kind, header):",
+        "if True:",
+        f"{_TESTS_OF_CONTROL}/test_from_log.py::"
+        "test_c7_an_init_waits_until_the_image_is_as_new_as_the_controllers",
     ),
     CodeMutant(
         "failed-elections",

@@ -23,6 +23,7 @@ from quorate.broker.controller.channels.control_requests import (
 from quorate.broker.controller.channels.control_transport import ControlKind, ControlResponse
 from quorate.broker.controller.channels.failed_leaderships import FailedLeaderships
 from quorate.common.types import TopicIdPartition
+from quorate.metadata_log.features import METADATA_FROM_LOG
 from quorate.metadata_log.image import Broker
 from quorate_proto.v1 import control_pb2
 
@@ -65,19 +66,26 @@ class LeaderAndIsrQueue(ControlRequestQueue):
     async def next_request(self) -> EncodedControlRequest | None:
         self._taken = None
         self._answered.set()
-        if self._all:
+        if self._all and self._shared.images.image.inter_broker_protocol < METADATA_FROM_LOG:
             await self._acquire_slot()
         if not (self._all or self._some):
             return None
         image, own = self._shared.images.image, self._broker.broker_id
         everything, some = self._all, self._some
         self._all, self._some = False, set()
+        if everything and image.inter_broker_protocol >= METADATA_FROM_LOG:
+            self._begin(everything, some)
+            return self._shared.requests.init_from_log(image)
         selection = hosted_by(image, own) if everything else assigned_among(image, own, some)
         if not (everything or selection):
             return None
+        self._begin(everything, some)
+        return self._shared.requests.leader_and_isr(image, selection, is_init=everything)
+
+    def _begin(self, everything: bool, some: set[TopicIdPartition]) -> None:
+        """Record what the request in flight is about."""
         self._taken = (everything, some)
         self._answered = asyncio.Event()
-        return self._shared.requests.leader_and_isr(image, selection, is_init=everything)
 
     def requeue(self) -> None:
         if self._taken is not None:
@@ -94,7 +102,9 @@ class LeaderAndIsrQueue(ControlRequestQueue):
         if self._failed is None and all_went_well(response):
             return ()
         self._failed = self._failed or FailedLeaderships(self._broker.broker_id)
-        unled = self._failed.record(self._shared.images.image, response.partitions)
+        image = self._shared.images.image
+        everything = self._taken is not None and self._taken[0]
+        unled = self._failed.record(image, response.partitions, about_all=everything)
         if unled:
             self._shared.on_failed_elections(self._broker, unled)
         return self._failed.held
@@ -156,11 +166,13 @@ class UpdateMetadataQueue(ControlRequestQueue):
         self._enqueue()
 
     async def next_request(self) -> EncodedControlRequest | None:
-        if self._full:
+        if self._full and self._shared.images.image.inter_broker_protocol < METADATA_FROM_LOG:
             await self._acquire_slot()
         image, requests = self._shared.images.image, self._shared.requests
         full, changed = self._taken = (self._full, self._changed)
         self._full, self._changed = False, None
+        if image.inter_broker_protocol >= METADATA_FROM_LOG:
+            return requests.metadata_from_log(image) if full or changed is not None else None
         if full:
             return requests.full_metadata(image)
         return None if changed is None else requests.update_metadata(image, changed)

@@ -8,9 +8,11 @@ UpdateMetadata is the same for all brokers. Its topics are packed frames, cached
 the topic's partitions. Concatenated protobuf messages merge their repeated fields, so a request for
 200,000 partitions is a join of bytes that exist already.
 
-That is inter_broker_protocol 2. At level 1 a request names its receiver's broker epoch instead, so
-there is a copy for each receiver (B4). By the same merging, the epoch is appended to the shared
-bytes.
+From inter_broker_protocol 3 on the brokers take all metadata, and the content of an INIT, from the
+metadata log. These two requests then say only how far the receiver must have followed it.
+
+At level 1 a request names its receiver's broker epoch, not the newest one, so there is a copy for
+each receiver (B4). By the same merging, the epoch is appended to the shared bytes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +34,7 @@ UPDATE_METADATA_KEY: Final = 6
 
 _VERSIONS: Final = {LEADER_AND_ISR_KEY: 5, STOP_REPLICA_KEY: 4, UPDATE_METADATA_KEY: 7}
 """Kafka's version numbers for the requests that carry max_broker_epoch (B1). One less is the
-version before."""
+version before, one more the one whose content is in the metadata log."""
 
 UNUSED_EPOCH: Final = -1
 
@@ -91,6 +93,22 @@ class ControlRequestBuilder:
         self._updates: dict[frozenset[str], EncodedControlRequest] = {}
         self._leadership_offset = MetadataOffset(-1)
         self._leadership: dict[tuple[bool, frozenset[tuple[TopicId, tuple[int, ...]]]], bytes] = {}
+
+    def init_from_log(self, image: Image) -> EncodedControlRequest:
+        """Encode an INIT whose content is each receiver's own image, at this offset or later."""
+        request = control_pb2.LeaderAndIsrRequest(
+            header=self._header(image, LEADER_AND_ISR_KEY, from_log=True),
+            is_init=True,
+            from_log=True,
+        )
+        return _encoded(request.SerializeToString(), image)
+
+    def metadata_from_log(self, image: Image) -> EncodedControlRequest:
+        """Encode an UpdateMetadata whose content is each receiver's own image, likewise."""
+        request = control_pb2.UpdateMetadataRequest(
+            header=self._header(image, UPDATE_METADATA_KEY, from_log=True), from_log=True
+        )
+        return _encoded(request.SerializeToString(), image)
 
     def leader_and_isr(
         self, image: Image, selection: Selection, *, is_init: bool
@@ -199,11 +217,13 @@ class ControlRequestBuilder:
         self._frames[topic.name] = (topic.partitions, packed)
         return packed
 
-    def _header(self, image: Image, kind: int) -> control_pb2.ControlHeader:
+    def _header(
+        self, image: Image, kind: int, *, from_log: bool = False
+    ) -> control_pb2.ControlHeader:
         names_receiver = _names_receiver(image)
         return control_pb2.ControlHeader(
             type=kind,
-            version=_VERSIONS[kind] - names_receiver,
+            version=_VERSIONS[kind] - names_receiver + from_log,
             controller_id=self._tenure.controller_id,
             controller_epoch=self._tenure.controller_epoch,
             max_broker_epoch=UNUSED_EPOCH if names_receiver else image.max_broker_epoch,

@@ -4,6 +4,9 @@ Every control request follows from applied transactions, whoever wrote them: the
 decisions and the ISR changes of leaders are published in the same way. Transactions that are
 applied together are published together.
 
+From inter_broker_protocol 3 on the metadata itself reaches brokers by the metadata log alone. They
+are asked how far they have followed it where somebody waits for them (read-after-write).
+
 LeaderAndIsr goes to a broker's incarnation only once its arrival has been processed (see
 ``managers.broker_manager``). Otherwise a restarted leader would continue in its old leader epoch.
 The first LeaderAndIsr is complete, an INIT: a broker that lost its session and registers again,
@@ -19,6 +22,7 @@ from quorate.broker.controller.channels.broker_channel import BrokerChannel
 from quorate.broker.controller.channels.control_request_queue import ChannelContext
 from quorate.broker.controller.channels.control_requests import StoppedReplica, leaving
 from quorate.common.types import BrokerId, TopicId, TopicIdPartition
+from quorate.metadata_log.features import METADATA_FROM_LOG
 from quorate.metadata_log.image import Changes, Image
 from quorate.metadata_log.partitions import Topic
 
@@ -37,6 +41,8 @@ class ControllerChannelManager:
         self._channels: dict[BrokerId, BrokerChannel] = {}
         self._published = Image()
         self._changed_topics: set[str] = set()
+        self._is_asked_for = True
+        """Whether the brokers were asked to have what is published (inter_broker_protocol 3)."""
         self._due: asyncio.Handle | None = None
         self._closed = False
         self._introduction: asyncio.Task[None] | None = None
@@ -74,7 +80,7 @@ class ControllerChannelManager:
     def on_image(self, changes: Changes) -> None:
         """Publish soon, once everything that was applied together is applied."""
         self._changed_topics |= changes.topics
-        if changes.topics or changes.brokers:
+        if changes.topics or changes.brokers or changes.features:
             self._due = self._due or asyncio.get_running_loop().call_soon(self.publish)
 
     def publish(self) -> None:
@@ -90,15 +96,16 @@ class ControllerChannelManager:
         self._tell_leadership(before, image, changed)
         self._stop_removed(before, image, changed)
         if changed or image.brokers is not before.brokers:
-            topics = frozenset(changed)
-            self._shared.requests.forget(name for name in topics if name not in image.topics)
+            self._tell_metadata(image, changed)
+        if _is_from_log(image) != _is_from_log(before):
             for channel in self._channels.values():
-                channel.metadata.enqueue(topics)
+                channel.metadata.enqueue_all()
         self._published = image
 
     async def publish_and_wait(self, timeout_ms: float) -> None:
         """Publish, and wait until the brokers have answered, at most ``timeout_ms``."""
         self.publish()
+        self._ask_for_metadata()
         timeout_ms = min(PUBLISH_TIMEOUT_MS, max(0, timeout_ms))
         waits = [asyncio.create_task(channel.drained()) for channel in self._channels.values()]
         if waits:
@@ -123,6 +130,23 @@ class ControllerChannelManager:
             _, late = await asyncio.wait(waits, timeout=timeout_ms / 1000)
             for wait in late:
                 wait.cancel()
+
+    def _tell_metadata(self, image: Image, changed: Collection[str]) -> None:
+        """Send the changed topics and the brokers, unless brokers find them in the metadata log."""
+        topics = frozenset(changed)
+        self._shared.requests.forget(name for name in topics if name not in image.topics)
+        if image.inter_broker_protocol >= METADATA_FROM_LOG:
+            self._is_asked_for = False
+            return
+        for channel in self._channels.values():
+            channel.metadata.enqueue(topics)
+
+    def _ask_for_metadata(self) -> None:
+        """Ask the brokers to have followed the metadata log up to here, for somebody who waits."""
+        if not self._is_asked_for:
+            self._is_asked_for = True
+            for channel in self._channels.values():
+                channel.metadata.enqueue_all()
 
     def _open_channels(self, image: Image) -> None:
         """Open one channel per incarnation. A restarted broker gets a new one (B3)."""
@@ -194,3 +218,7 @@ def _with_new_epoch(before: Topic | None, topic: Topic) -> Iterator[int]:
             partition is not known[number] and partition.leader_epoch != known[number].leader_epoch
         ):
             yield number
+
+
+def _is_from_log(image: Image) -> bool:
+    return image.inter_broker_protocol >= METADATA_FROM_LOG

@@ -34,15 +34,21 @@ class FailedLeaderships:
         return tuple(self._failed.values())
 
     def record(
-        self, image: Image, outcomes: Sequence[control_pb2.PartitionOutcome]
+        self,
+        image: Image,
+        outcomes: Sequence[control_pb2.PartitionOutcome],
+        *,
+        about_all: bool = False,
     ) -> list[TopicIdPartition]:
-        """Record the answer to one LeaderAndIsr.
+        """Record the answer to one LeaderAndIsr. One ``about_all`` partitions may name only those
+        that failed.
 
         Return the partitions that the broker was elected to lead, by ``image``, and cannot lead.
         """
         new = {_place(one): one for one in faults_among(outcomes)}
         answered = {_place(one) for one in outcomes}
-        held = {tp: one for tp, one in self._failed.items() if tp not in answered} | new
+        kept = {} if about_all else self._failed
+        held = {tp: one for tp, one in kept.items() if tp not in answered} | new
         self._failed = {tp: one for tp, one in held.items() if self._hosts(image, tp)}
         return [
             TopicIdPartition(image.topics[tp.topic].topic_id, tp.partition)

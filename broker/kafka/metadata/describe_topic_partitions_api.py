@@ -13,7 +13,8 @@ from quorate.broker.kafka.connection.answer_price import AnswerPrice
 from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire.codec import Message
-from quorate.broker.metadata.metadata_cache import CachedPartition, MetadataCache
+from quorate.broker.metadata.metadata_cache import MetadataCache
+from quorate.broker.metadata.packed_topics import KnownPartition
 from quorate.broker.quota.work_turns import WorkTurns
 from quorate.broker.security.authorizer import Rights
 from quorate.common.acl_types import AclOperation, ResourceType
@@ -110,7 +111,7 @@ class _View:
 
 
 def _partitions(
-    metadata: MetadataCache, partitions: Sequence[CachedPartition], first: int, end: int
+    metadata: MetadataCache, partitions: Sequence[KnownPartition], first: int, end: int
 ) -> Iterator[Message]:
     live = metadata.brokers
     for number in range(first, end):

@@ -15,7 +15,8 @@ from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire import codec, stepwise
 from quorate.broker.kafka.wire.codec import Encoded, Message
 from quorate.broker.kafka.wire.primitives import append_length
-from quorate.broker.metadata.metadata_cache import CachedPartition, endpoints_at
+from quorate.broker.metadata.metadata_cache import endpoints_at
+from quorate.broker.metadata.packed_topics import KnownPartition
 from quorate.common.types import NO_BROKER, BrokerId, TopicId
 from quorate_proto.v1 import errors_pb2
 
@@ -164,7 +165,7 @@ class PartitionEncoder:
         self._ids: dict[tuple[BrokerId, ...], bytes] = {}
         self._offline: dict[tuple[BrokerId, ...], bytes] = {}
 
-    def encode(self, partitions: Sequence[CachedPartition]) -> Steps[Encoded]:
+    def encode(self, partitions: Sequence[KnownPartition]) -> Steps[Encoded]:
         """Encode the array of a topic's partitions, in the order of their numbers, in steps."""
         out = bytearray(self._length(len(partitions)))
         for index, partition in enumerate(partitions):
@@ -173,7 +174,7 @@ class PartitionEncoder:
                 yield
         return Encoded(out)
 
-    def _append(self, out: bytearray, index: int, partition: CachedPartition) -> None:
+    def _append(self, out: bytearray, index: int, partition: KnownPartition) -> None:
         leader = partition.leader
         code = errors_pb2.NONE
         if leader not in self._live:

@@ -6,7 +6,7 @@ happens to the partition, so that no append of an old leader can follow.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence, Set
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -24,6 +24,7 @@ from quorate.broker.replication.partition.leader_and_isr import LeaderAndIsr
 from quorate.common.types import NO_BROKER, BrokerId, LeaderEpoch, TopicId, TopicIdPartition
 from quorate.metadata_log.codec import decode_endpoint
 from quorate.metadata_log.image import Image
+from quorate.metadata_log.partitions import Topic
 from quorate_proto.v1 import control_pb2, errors_pb2
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,9 @@ T = TypeVar("T")
 NO_EPOCH_CHECK: Final = -1
 NEVER_AGAIN: Final = LeaderEpoch((1 << 31) - 1)
 TOMBSTONES_MAX: Final = 100_000
+
+SEEN_IN_A_ROW: Final = 20_000
+"""The number of partitions of an image that are looked at before other tasks have their turn."""
 
 DELETED_TOGETHER: Final = 1_000
 """The number of replicas whose logs one transaction deletes."""
@@ -95,6 +99,27 @@ class ControlCommands:
                 self._set_aside_unlisted(listed, offset)
         return outcomes
 
+    async def apply_init(self, image: Image) -> list[control_pb2.PartitionOutcome]:
+        """Lead or follow as an INIT says whose content is ``image``; set aside the rest (C7).
+
+        Return the outcomes of the partitions that failed.
+        """
+        failed = []
+        assigned: set[TopicIdPartition] = set()
+        async with self._turn, self._fetchers.without_questions():
+            self._learn_peers(image)
+            async for topic, number in self._assigned(image):
+                tip = TopicIdPartition(topic.topic_id, number)
+                assigned.add(tip)
+                code = await self._discard_former(tip, topic.removed_at(number))
+                if code == errors_pb2.NONE:
+                    told = LeaderAndIsr.in_image(image, topic, number)
+                    code = await self._lead_or_follow(tip, topic.name, told, image.offset)
+                if code != errors_pb2.NONE:
+                    failed.append(_outcome(topic.name, number, code))
+            self._set_aside_unlisted(assigned, image.offset)
+        return failed
+
     async def adopt_image(
         self, image: Image, *, log_may_be_lost: bool, lost: Set[TopicIdPartition]
     ) -> None:
@@ -106,25 +131,38 @@ class ControlCommands:
         own = self._table.broker_id
         assigned: set[TopicIdPartition] = set()
         async with self._turn, self._fetchers.without_questions():
-            for broker in image.brokers.values():
-                self._fetchers.learn_endpoint(broker.broker_id, broker.inter_broker)
-            for topic in image.topics.values():
-                for number, leaf in enumerate(topic.partitions[: image.kept(topic)]):
-                    if own not in leaf.replicas:
-                        continue
-                    await self._pace.step()
-                    tip = TopicIdPartition(topic.topic_id, number)
-                    assigned.add(tip)
-                    if await self._discard_former(tip, topic.removed_at(number)):
-                        continue
-                    told = LeaderAndIsr.in_image(image, topic, number)
-                    if leaf.leader == own and (log_may_be_lost or tip in lost):
-                        self._table.host(tip, topic.name, image.offset)
-                    else:
-                        await self._lead_or_follow(
-                            tip, topic.name, told, image.offset, resumes=True
-                        )
+            self._learn_peers(image)
+            async for topic, number in self._assigned(image):
+                tip = TopicIdPartition(topic.topic_id, number)
+                assigned.add(tip)
+                if await self._discard_former(tip, topic.removed_at(number)):
+                    continue
+                told = LeaderAndIsr.in_image(image, topic, number)
+                if told.leader == own and (log_may_be_lost or tip in lost):
+                    self._table.host(tip, topic.name, image.offset)
+                else:
+                    await self._lead_or_follow(tip, topic.name, told, image.offset, resumes=True)
             self._set_aside_unlisted(assigned, image.offset)
+
+    def _learn_peers(self, image: Image) -> None:
+        for broker in image.brokers.values():
+            self._fetchers.learn_endpoint(broker.broker_id, broker.inter_broker)
+
+    async def _assigned(self, image: Image) -> AsyncIterator[tuple[Topic, int]]:
+        """Yield the partitions that ``image`` assigns to this broker, with pauses.
+
+        Those that are being deleted or removed are left out.
+        """
+        own, seen = self._table.broker_id, 0
+        for topic in image.topics.values():
+            seen += len(topic.partitions)
+            if seen >= SEEN_IN_A_ROW:
+                seen = 0
+                await asyncio.sleep(0)
+            for number, leaf in enumerate(topic.partitions[: image.kept(topic)]):
+                if own in leaf.replicas:
+                    await self._pace.step()
+                    yield topic, number
 
     async def _discard_former(self, tip: TopicIdPartition, removed_at: int) -> int:
         """Delete the log of an earlier partition of this number whose removal this broker missed.

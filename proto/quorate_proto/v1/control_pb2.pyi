@@ -36,7 +36,7 @@ class ControlHeader(google.protobuf.message.Message):
     type: builtins.int
     """4 LeaderAndIsr, 5 StopReplica, 6 UpdateMetadata (Kafka's numbers)."""
     version: builtins.int
-    """LeaderAndIsr 5, UpdateMetadata 7, StopReplica 4; one less at protocol level 1."""
+    """LeaderAndIsr 5, UpdateMetadata 7, StopReplica 4; one less at protocol level 1; from_log: 6 and 8."""
     controller_id: builtins.int
     """Who sends it; client_id in the original design."""
     controller_epoch: builtins.int
@@ -206,8 +206,11 @@ class LeaderAndIsrRequest(google.protobuf.message.Message):
     IS_INIT_FIELD_NUMBER: builtins.int
     TOPICS_FIELD_NUMBER: builtins.int
     BROKERS_FIELD_NUMBER: builtins.int
+    FROM_LOG_FIELD_NUMBER: builtins.int
     is_init: builtins.bool
     """First command of a new controller: lists all of the receiver's partitions (C7)."""
+    from_log: builtins.bool
+    """Of an INIT, from protocol level 3: its content is the receiver's own image at metadata_offset or later."""
     @property
     def header(self) -> Global___ControlHeader:
         """Fencing."""
@@ -227,9 +230,10 @@ class LeaderAndIsrRequest(google.protobuf.message.Message):
         is_init: builtins.bool = ...,
         topics: collections.abc.Iterable[Global___TopicLeadership] | None = ...,
         brokers: collections.abc.Iterable[Global___PeerBroker] | None = ...,
+        from_log: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["header", b"header"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["brokers", b"brokers", "header", b"header", "is_init", b"is_init", "topics", b"topics"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["brokers", b"brokers", "from_log", b"from_log", "header", b"header", "is_init", b"is_init", "topics", b"topics"]) -> None: ...
 
 Global___LeaderAndIsrRequest: typing_extensions.TypeAlias = LeaderAndIsrRequest
 
@@ -270,14 +274,14 @@ class LeaderAndIsrResponse(google.protobuf.message.Message):
     PARTITIONS_FIELD_NUMBER: builtins.int
     VERSION_ID_FIELD_NUMBER: builtins.int
     error_code: builtins.int
-    """Of the whole request: 0, STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
+    """Of the whole request: 0, STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, REQUEST_TIMED_OUT (from_log: the image is behind)."""
     controller_epoch: builtins.int
     """Highest the receiver knows: tells a deposed controller (E3)."""
     version_id: builtins.int
     """Version of the request that is answered; brokers before 0.2 say 0 (C20)."""
     @property
     def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___PartitionOutcome]:
-        """One per partition."""
+        """One per partition; of an INIT from the log, those that failed."""
 
     def __init__(
         self,
@@ -453,8 +457,11 @@ class UpdateMetadataRequest(google.protobuf.message.Message):
     BROKERS_FIELD_NUMBER: builtins.int
     TOPICS_FIELD_NUMBER: builtins.int
     REMOVED_TOPICS_FIELD_NUMBER: builtins.int
+    FROM_LOG_FIELD_NUMBER: builtins.int
     full: builtins.bool
     """Replaces everything known; else changes it."""
+    from_log: builtins.bool
+    """From protocol level 3: its content is the receiver's own image at metadata_offset or later."""
     @property
     def header(self) -> Global___ControlHeader:
         """Fencing; broker_epoch is never used at level 2."""
@@ -479,9 +486,10 @@ class UpdateMetadataRequest(google.protobuf.message.Message):
         brokers: collections.abc.Iterable[Global___PeerBroker] | None = ...,
         topics: collections.abc.Iterable[Global___TopicMetadata] | None = ...,
         removed_topics: collections.abc.Iterable[builtins.str] | None = ...,
+        from_log: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["header", b"header"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["brokers", b"brokers", "full", b"full", "header", b"header", "removed_topics", b"removed_topics", "topics", b"topics"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["brokers", b"brokers", "from_log", b"from_log", "full", b"full", "header", b"header", "removed_topics", b"removed_topics", "topics", b"topics"]) -> None: ...
 
 Global___UpdateMetadataRequest: typing_extensions.TypeAlias = UpdateMetadataRequest
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+import immutables
+import msgspec
 import pytest
 
 from quorate.broker.controller.channels.control_requests import ControlRequestBuilder
@@ -13,6 +15,7 @@ from quorate.common.types import (
     ControllerEpoch,
     Endpoint,
     LeaderEpoch,
+    MetadataOffset,
     TopicId,
     TopicPartition,
 )
@@ -174,6 +177,53 @@ def test_c5_partitions_that_are_gone_are_told_of_too(was_looked_at: bool) -> Non
     assert gone == [{"orders": 2}]
     assert cache.partition_count("orders") == 2
     assert cache.partition_count("none") == 0
+
+
+def test_c5_what_is_gone_is_told_where_the_content_comes_from_the_log() -> None:
+    """Also what went between the last request and the first image that is shown."""
+    gone: list[Mapping[str, int]] = []
+    log = cluster()
+    log.create_topic("more", (1, 2))
+    cache = MetadataCache()
+    cache.update(full(log.image))
+    cache.watch_removals(gone.append)
+    without_orders = msgspec.structs.replace(
+        log.image, topics=log.image.topics.delete("orders"), offset=MetadataOffset(100)
+    )
+    cache.show(without_orders, changed=())
+    assert gone == [{"orders": 0}]
+    cache.show(
+        msgspec.structs.replace(without_orders, topics=immutables.Map()), changed=("more", "other")
+    )
+    assert gone == [{"orders": 0}, {"more": 0}]
+
+
+def test_c19_an_image_is_shown_as_requests_would_have_shown_it() -> None:
+    log = cluster()
+    guarded = Endpoint("outside", 9094)
+    log.register_again(2, listeners=(Listener(name="SASL_SSL", endpoint=guarded),))
+    told, shown = MetadataCache(), MetadataCache()
+    told.update(full(log.image))
+    shown.show(log.image, changed=())
+    assert shown.brokers == told.brokers
+    assert (shown.controller_id, shown.metadata_offset) == (1, told.metadata_offset)
+    assert shown.topic_name(topic_id_of("orders")) == "orders"
+    assert shown.partition_count("orders") == 3
+    for number in range(3):
+        one, other = (each.partition(TopicPartition("orders", number)) for each in (told, shown))
+        assert one is not None
+        assert other is not None
+        assert (one.leader, one.leader_epoch, one.replicas, one.isr) == (
+            other.leader,
+            other.leader_epoch,
+            other.replicas,
+            other.isr,
+        )
+    before = shown.brokers
+    shown.show(msgspec.structs.replace(log.image, controller=None), changed=("orders",))
+    assert shown.controller_id == 1, "as long as there is no other"
+    assert shown.brokers == before
+    assert shown.brokers is not before, "the sign by which cached answers are given up"
 
 
 def test_c19_what_is_not_known_has_no_leader() -> None:

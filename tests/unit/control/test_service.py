@@ -21,6 +21,7 @@ class Replicas:
     def __init__(self) -> None:
         self.began: list[int] = []
         self.ended: list[int] = []
+        self.inits: list[Image] = []
         self.may_go_on = asyncio.Event()
 
     async def _do(self, epoch: int) -> list[control_pb2.PartitionOutcome]:
@@ -33,6 +34,10 @@ class Replicas:
         self, request: control_pb2.LeaderAndIsrRequest
     ) -> list[control_pb2.PartitionOutcome]:
         return await self._do(request.header.controller_epoch)
+
+    async def apply_init(self, image: Image) -> list[control_pb2.PartitionOutcome]:
+        self.inits.append(image)
+        return []
 
     async def stop_replicas(
         self, request: control_pb2.StopReplicaRequest

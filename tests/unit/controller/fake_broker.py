@@ -16,15 +16,18 @@ from quorate.broker.control.active_controller import ActiveControllerSlot
 from quorate.broker.control.broker_control_service import BrokerControlService, ControlFence
 from quorate.broker.control.broker_registrar import BrokerRegistrar
 from quorate.broker.controller.bridge import Bridge
+from quorate.broker.controller.channels.control_requests import ControlRequestBuilder, hosted_by
 from quorate.broker.controller.channels.control_transport import BrokerTransport
 from quorate.broker.controller.controller import Controller, ControllerDependencies
 from quorate.broker.controller.election import ControllerElector
+from quorate.broker.controller.managers.decisions import ControllerTenure
 from quorate.broker.controller.managers.placement import NewIds
 from quorate.broker.controller.requests.administration_requests import AdministrationContext
 from quorate.broker.metadata.metadata_cache import MetadataCache
 from quorate.broker.metadata.metadata_follower import MetadataFollower
 from quorate.common.configuration import Configuration
 from quorate.common.types import BrokerEpoch, BrokerId, Endpoint
+from quorate.metadata_log.image import Image
 from quorate.metadata_log.records import Listener, LostReplica
 from quorate_proto.v1 import control_pb2
 from tests.support.acls import NO_AUTHORIZER
@@ -48,7 +51,8 @@ class Surroundings(BrokerTransport, Protocol):
 class RecordedReplicas:
     """A replica manager that does as told and says so."""
 
-    def __init__(self) -> None:
+    def __init__(self, broker_id: BrokerId) -> None:
+        self._broker_id = broker_id
         self.led: list[control_pb2.LeaderAndIsrRequest] = []
         self.stopped: list[control_pb2.StopReplicaRequest] = []
         self.broken: set[str] = set()
@@ -59,6 +63,17 @@ class RecordedReplicas:
     ) -> list[control_pb2.PartitionOutcome]:
         self.led.append(request)
         return leadership_outcomes(request, self.broken)
+
+    async def apply_init(self, image: Image) -> list[control_pb2.PartitionOutcome]:
+        """Recorded as the request that a controller sends at inter_broker_protocol 2."""
+        assert image.controller is not None
+        tenure = ControllerTenure(image.controller.broker_id, image.controller_epoch)
+        told = ControlRequestBuilder(tenure, ack_timeout_ms=0).leader_and_isr(
+            image, hosted_by(image, self._broker_id), is_init=True
+        )
+        request = control_pb2.LeaderAndIsrRequest.FromString(told.body)
+        outcomes = await self.apply_leader_and_isr(request)
+        return [one for one in outcomes if one.error_code]
 
     async def stop_replicas(
         self, request: control_pb2.StopReplicaRequest
@@ -77,7 +92,7 @@ class FakeBroker:
         self.broker_id = BrokerId(broker_id)
         self.quorum: LocalQuorumClient = cluster.quorum.client(f"broker {broker_id}")
         self.follower = MetadataFollower(self.quorum)
-        self.replicas = RecordedReplicas()
+        self.replicas = RecordedReplicas(self.broker_id)
         self.cache = MetadataCache()
         self.fence = ControlFence()
         self.audited: list[AuditEntry] = []

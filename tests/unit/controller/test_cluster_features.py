@@ -5,7 +5,11 @@ import pytest
 
 from quorate.broker.changes.table import DELETE_TOPICS, UPDATE_FEATURES
 from quorate.broker.controller.channels.control_transport import ControlKind
-from quorate.metadata_log.features import LOGIN_PROTECTION, NEWEST_METADATA_VERSION
+from quorate.metadata_log.features import (
+    LOGIN_PROTECTION,
+    NEWEST_INTER_BROKER_PROTOCOL,
+    NEWEST_METADATA_VERSION,
+)
 from quorate.metadata_log.image import INTER_BROKER_PROTOCOL, METADATA_VERSION
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.waiting import async_wait_until
@@ -34,11 +38,12 @@ def versions(cluster: Cluster) -> set[tuple[ControlKind, int]]:
 
 
 async def test_b4_a_new_cluster_begins_at_the_newest_level(cluster: Cluster) -> None:
-    assert cluster.image.features[INTER_BROKER_PROTOCOL] == 2
+    assert cluster.image.features[INTER_BROKER_PROTOCOL] == NEWEST_INTER_BROKER_PROTOCOL
     await cluster.create_topic("orders", (1, 2, 3))
     assert versions(cluster) == {
+        (ControlKind.LEADER_AND_ISR, 6),  # INIT.
         (ControlKind.LEADER_AND_ISR, 5),
-        (ControlKind.UPDATE_METADATA, 7),
+        (ControlKind.UPDATE_METADATA, 8),
     }
 
 
@@ -100,7 +105,7 @@ async def test_b4_a_broker_that_may_not_use_the_level_does_not_join(cluster: Clu
     from quorate.broker.control.broker_registrar import RegistrationRefused
 
     cluster.configure(**LEVEL_1)
-    with pytest.raises(RegistrationRefused, match="inter_broker_protocol is at level 2"):
+    with pytest.raises(RegistrationRefused, match="inter_broker_protocol is at level 3"):
         await cluster.start_broker(4)
     del cluster.brokers[4]
 
@@ -124,10 +129,10 @@ async def test_b4_each_feature_stands_alone_and_a_check_changes_nothing(cluster:
     assert unknown.error_code == errors_pb2.FEATURE_UPDATE_FAILED
     assert "inter_broker_protocol, metadata_version are known" in unknown.error_message
     assert (known.error_code, known.level) == (errors_pb2.NONE, 1)
-    assert cluster.image.inter_broker_protocol == 2
+    assert cluster.image.inter_broker_protocol == NEWEST_INTER_BROKER_PROTOCOL
     (beyond,) = await asked(cluster, update(level=99))
     assert beyond.error_code == errors_pb2.FEATURE_UPDATE_FAILED
-    assert "levels up to 2" in beyond.error_message
+    assert "levels up to 3" in beyond.error_message
 
 
 async def test_b4_without_a_quorum_the_outcome_is_said_to_be_unknown(cluster: Cluster) -> None:

@@ -146,8 +146,11 @@ async def test_e4_a_controller_that_stood_still_gives_up_its_office(
 
 
 async def test_e4_a_controller_that_stood_still_says_no_more(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """At a level at which it sends ISR changes, which it has not written."""
+    cluster = Cluster(**{"inter.broker.protocol.version": 2})
+    await cluster.start_brokers(1, 2, 3)
     await cluster.create_topic("orders", (1, 2, 3))
     cluster.active._guard.close()  # Its beat comes last in the loop.
     loop = asyncio.get_running_loop()
@@ -159,6 +162,7 @@ async def test_e4_a_controller_that_stood_still_says_no_more(
     await cluster.at_rest()
     assert cluster.sent
     assert {one.request.header.controller_epoch for one in cluster.sent} == {2}
+    await cluster.stop()
 
 
 async def test_e3_a_refused_write_tells_a_controller_that_its_time_is_over(

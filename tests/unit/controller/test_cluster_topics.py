@@ -82,16 +82,6 @@ async def test_c4_validation_alone_changes_nothing(cluster: Cluster) -> None:
     assert cluster.image.offset == offset
 
 
-async def test_e6_isr_changes_of_leaders_are_told_to_all(cluster: Cluster) -> None:
-    await cluster.create_topic("orders", (2, 3))
-    before = len(cluster.brokers[3].replicas.led)
-    cluster.change_isr("orders", 0, isr=(2,))
-    await cluster.at_rest()
-    for broker in cluster.brokers.values():
-        assert broker.cache.topics["orders"].partitions[0].isr == (2,)
-    assert len(cluster.brokers[3].replicas.led) == before, "nobody has to lead or follow anew"
-
-
 async def test_c17_an_election_goes_ahead_of_a_flood_of_creations(cluster: Cluster) -> None:
     await cluster.create_topic("orders", (2, 3))
     flood = admin_pb2.CreateTopicsRequest(

@@ -90,3 +90,15 @@ def test_the_word_of_an_earlier_incarnation_elects_nobody(log: MetadataLogBuilde
     log.start_broker(2)
     assert log.image.brokers[TWO].epoch != before.epoch
     assert not failed_elections(log.image, TENURE, before, [tip(0)], live)
+
+
+def test_c21_an_answer_about_all_partitions_ends_the_faults_that_it_does_not_name(
+    log: MetadataLogBuilder,
+) -> None:
+    """An INIT from the log is answered with the failures alone."""
+    failed = FailedLeaderships(TWO)
+    failed.record(log.image, outcomes(FAULT, FAULT))
+    failed.record(log.image, outcomes(FAULT)[:0])
+    assert places(failed.held) == [0, 1], "nothing was said of them"
+    failed.record(log.image, outcomes(0, FAULT)[1:], about_all=True)
+    assert places(failed.held) == [1]

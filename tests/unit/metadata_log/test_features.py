@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from quorate.common.types import NO_BROKER, BrokerId, ControllerEpoch
+from quorate.common.types import NO_BROKER, BrokerId, ControllerEpoch, Endpoint
 from quorate.metadata_log import features
 from quorate.metadata_log.image import INTER_BROKER_PROTOCOL, METADATA_VERSION, Image
 from quorate.metadata_log.records import (
@@ -220,8 +220,19 @@ def begun_at(level: int) -> MetadataLogBuilder:
 def test_b4_every_feature_says_what_its_levels_mean() -> None:
     for name, feature in features.FEATURES.items():
         assert len(feature.levels) == feature.newest, name
-    ours = BrokerRegistration.__struct_defaults__
-    assert features.NEWEST_INTER_BROKER_PROTOCOL in ours
+
+
+def test_b4_a_registration_that_does_not_say_is_of_no_newer_level() -> None:
+    """Registrations in existing logs keep their meaning when there is a newer level."""
+    silent = BrokerRegistration(
+        broker_id=BrokerId(1),
+        session_id=session_of(1),
+        incarnation_id=bytes(16),
+        kafka=Endpoint("kafka", 1),
+        grpc=Endpoint("grpc", 1),
+    )
+    understood = features.FEATURES[PROTOCOL].supported_by(silent)
+    assert understood < features.METADATA_FROM_LOG <= features.NEWEST_INTER_BROKER_PROTOCOL
 
 
 @pytest.mark.parametrize(

@@ -295,6 +295,42 @@ async def test_c10_startup_leads_and_follows_as_the_image_says(
     assert tip_of("elsewhere") not in broker.store.logs
 
 
+async def test_c7_an_init_from_the_log_leads_and_follows_as_the_image_says(
+    broker: BrokerReplicas, metadata: MetadataLogBuilder
+) -> None:
+    await broker.lead("gone", metadata_offset=1)
+    broker.assignments.unassigned_now.add(tip_of("gone"))
+    assert await broker.manager.apply_init(metadata.image) == []
+    assert broker.hosted("led").leads
+    assert broker.hosted("followed").replica.role is ReplicaRole.FOLLOWER
+    assert broker.hosted("followed").fetcher is not None
+    assert tip_of("elsewhere") not in broker.store.logs
+    await settle()
+    assert broker.store.deleted == [tip_of("gone")], "what it does not list is set aside"
+
+
+async def test_c7_an_init_from_the_log_changes_nothing_that_a_newer_command_did(
+    broker: BrokerReplicas, metadata: MetadataLogBuilder
+) -> None:
+    image = metadata.image
+    await broker.lead("later", metadata_offset=image.offset + 1)
+    await broker.command("led", leader=2, epoch=7, version=7, metadata_offset=image.offset + 1)
+    await broker.manager.apply_init(image)
+    assert broker.hosted("later").leads
+    assert broker.hosted("led").replica.role is ReplicaRole.FOLLOWER
+    assert broker.hosted("led").replica.leader_epoch == 7
+
+
+async def test_c21_an_init_from_the_log_is_answered_with_what_failed(
+    broker: BrokerReplicas, metadata: MetadataLogBuilder
+) -> None:
+    broker.store.create(tip_of("led"), "led")
+    await broker.restart()
+    broker.hosted("led").note_broken("an invariant does not hold")
+    (failed,) = await broker.manager.apply_init(metadata.image)
+    assert (failed.topic, failed.error_code) == ("led", errors_pb2.KAFKA_STORAGE_ERROR)
+
+
 async def test_c5_startup_brings_back_nothing_that_is_being_deleted(
     broker: BrokerReplicas, metadata: MetadataLogBuilder
 ) -> None:
