@@ -14,8 +14,8 @@ from tests.support.waiting import wait_until
 
 PATIENCE_S: Final = 30.0
 
-BROKER_SETTINGS: Final = ('"broker.session.timeout.ms" = 1500',)
-"""Shorter than in production, so that a test need not wait for it."""
+SESSION_TIMEOUT_MS: Final = 1_500
+"""Of a broker: shorter than in production, so that a test need not wait for it."""
 
 
 class Deployment:
@@ -83,14 +83,20 @@ class Deployment:
 
 @contextmanager
 def deployment(
-    folder: Path, *, brokers: bool, broker_settings: Sequence[str] = ()
+    folder: Path,
+    *,
+    brokers: bool,
+    broker_settings: Sequence[str] = (),
+    more_hosts: Sequence[int] = (),
+    session_timeout_ms: int = SESSION_TIMEOUT_MS,
 ) -> Iterator[Deployment]:
     """Installed, configured and started as the guide says; nothing of it is left afterwards.
 
-    ``broker_settings``: lines of configuration besides.
+    ``broker_settings``: lines of configuration besides. ``more_hosts``: empty ones besides.
     """
-    with NetworkLab([*HOSTS, CONSOLE]) as lab:
-        hosts = ThreeHosts(lab, folder, broker_settings=(*BROKER_SETTINGS, *broker_settings))
+    with NetworkLab([*HOSTS, CONSOLE, *more_hosts]) as lab:
+        session = f'"broker.session.timeout.ms" = {session_timeout_ms}'
+        hosts = ThreeHosts(lab, folder, broker_settings=(session, *broker_settings))
         with hosts, Console(lab.namespace(CONSOLE)) as console:
             hosts.install()
             for host in HOSTS:
