@@ -26,9 +26,14 @@ def readable(value: object) -> Any:  # noqa: ANN401 - what ``json.dumps`` takes
 def readable_transaction(
     offset: MetadataOffset, transaction: Transaction, result: TransactionResult
 ) -> dict[str, Any]:
-    """Return one transaction with the result of each of its operations."""
+    """Return one transaction with the result of each of its operations.
+
+    ``retry_of`` is the offset of the first attempt, whose result this is, or None: a retry changes
+    nothing.
+    """
     return {
         "offset": offset,
+        "retry_of": None if result.offset == offset else result.offset,
         "client": transaction.client_id.hex() or None,
         "operations": [
             {

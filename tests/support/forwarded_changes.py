@@ -85,7 +85,7 @@ def written(cluster: RunningCluster, prefix: str) -> dict[str, list[Written]]:
         assert process.stdout is not None
         for line in process.stdout:
             transaction = json.loads(line)
-            for operation in transaction["operations"]:
+            for operation in () if transaction["retry_of"] else transaction["operations"]:
                 note, values = _asked_for(operation)
                 if note is not None and note["client_id"].startswith(prefix):
                     found[note["client_id"]].append(

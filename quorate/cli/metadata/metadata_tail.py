@@ -87,6 +87,9 @@ def _show_one(transaction: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         echo_json(transaction)
         return
+    if transaction["retry_of"] is not None:
+        echo(f"{transaction['offset']}  a retry of {transaction['retry_of']}, and changes nothing")
+        return
     for operation in transaction["operations"]:
         outcome = operation["code"]
         if operation["detail"]:

@@ -17,6 +17,7 @@ from quorate.metadata_log.records import (
     Operation,
     ProducerIdBlock,
     ScramCredentialSet,
+    SessionOpened,
     TopicDeletionPending,
 )
 from quorate.metadata_log.tree.readable import readable_transaction
@@ -251,3 +252,14 @@ def test_a_transaction_reads_as_json_with_what_became_of_it(log: MetadataLogBuil
     assert one["conditions"] == [{"ControllerEpochIs": {"controller_epoch": 9}}]
     registration = decode_transaction(log.entries[2].transaction)
     json.dumps(readable_transaction(entry.offset, registration, result))
+
+
+def test_a_retry_reads_as_one_of_the_first_attempt(log: MetadataLogBuilder) -> None:
+    operation = Operation(records=(SessionOpened(session_id=session_of(8), timeout_ms=1),))
+    retries = []
+    for _ in range(2):
+        result = log.transact(operation, client_id=session_of(1), sequence=1)
+        entry = log.entries[-1]
+        shown = readable_transaction(entry.offset, decode_transaction(entry.transaction), result)
+        retries.append(shown["retry_of"])
+    assert retries == [None, log.entries[-2].offset]
