@@ -29,9 +29,9 @@ CHANNEL_OPTIONS: Final = (
 failover.
 """
 
-MAX_CONNECTIONS: Final = 1_000
+MAX_CONNECTIONS: Final = 4_000
 """The most connections that a voter's gRPC port holds, strangers included: each costs memory and a
-file.
+file. Each of 1,000 brokers has one to every voter, or two while its certificate is renewed.
 """
 
 HANDSHAKE_TIMEOUT_MS: Final = 3_000

@@ -5,7 +5,7 @@ The metadata offset of a transaction is its Raft index. Applied transactions are
 driver's round ends, and then handed over in one piece.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Final, NamedTuple, cast
 
 import msgspec
@@ -92,8 +92,10 @@ class QuorumStateMachine:
         return applied
 
 
-def _packing(image: Image, written: Iterable[str]) -> Image:
+def _packing(image: Image, written: Set[str]) -> Image:
     """Return the image with all these topics as ``PackedPartitions``: the rules make tuples."""
+    if not written:
+        return image
     topics = image.topics.mutate()
     found = False
     for name in written:
