@@ -83,7 +83,7 @@ def elsewhere(old: InstalledWheel) -> Iterator[Elsewhere]:
 
 @given(log=logs)
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_b4_voters_of_both_releases_come_to_the_same_state(
+def test_b6_voters_of_both_releases_come_to_the_same_state(
     elsewhere: Elsewhere, log: list[Transaction]
 ) -> None:
     """At the levels of the earlier release, of any log, with records that it does not know."""

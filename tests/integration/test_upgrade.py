@@ -76,7 +76,7 @@ def cluster(old: InstalledWheel) -> Iterator[MixedCluster]:
         yield cluster
 
 
-def test_b4_f6_an_upgrade_under_load_loses_nothing_and_makes_each_change_once(
+def test_b4_b6_f6_an_upgrade_under_load_loses_nothing_and_makes_each_change_once(
     cluster: MixedCluster, earlier: Release, old: InstalledWheel, new: InstalledWheel
 ) -> None:
     before = {INTER_BROKER_PROTOCOL: 1, METADATA_VERSION: earlier.metadata_version}
@@ -94,7 +94,7 @@ def test_b4_f6_an_upgrade_under_load_loses_nothing_and_makes_each_change_once(
         assert levels(cluster) == after == NEWEST
         assert quota_of_an_address(cluster) == {errors_pb2.NONE}
         go_down_and_up_again(cluster, clients)
-        keep_old_software_out(cluster, old, new)
+        keep_old_software_out(cluster, old, new, earlier)
         clients.go_on()
         clients.end()
 
@@ -188,11 +188,14 @@ def go_down_and_up_again(cluster: MixedCluster, clients: Traffic) -> None:
     clients.go_on()
 
 
-def keep_old_software_out(cluster: MixedCluster, old: InstalledWheel, new: InstalledWheel) -> None:
+def keep_old_software_out(
+    cluster: MixedCluster, old: InstalledWheel, new: InstalledWheel, earlier: Release
+) -> None:
     """A broker of the earlier release does not join any more, and its log says why."""
     cluster.stop_broker(3)
     kept = cluster.set_folder_aside("broker", 3)
     cluster.install("broker", 3, old)
+    cluster.configure(3, {LEVEL: earlier.inter_broker_protocol})
     cluster.restart_broker(3, wait=False)
     wait_until(
         lambda: any(
@@ -202,7 +205,7 @@ def keep_old_software_out(cluster: MixedCluster, old: InstalledWheel, new: Insta
     )
     cluster.kill_broker(3)
     cluster.put_folder_back("broker", 3, kept)
-    cluster.bounce_broker(3, new)
+    cluster.bounce_broker(3, new, {LEVEL: NEWEST_INTER_BROKER_PROTOCOL})
 
 
 def quota_of_an_address(cluster: MixedCluster) -> set[int]:

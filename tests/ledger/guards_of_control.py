@@ -95,6 +95,14 @@ MUTANTS: Final = (
         "test_b4_lowering_is_refused_where_it_would_lose_something",
     ),
     CodeMutant(
+        "unreadable-beside-readable",
+        "quorate.metadata_log.apply:_require_known",
+        "since > READ_BY_RELEASE_0_1 and since > level",
+        "False",
+        f"{_TESTS_OF_RECORDS}/test_features.py::"
+        "test_b6_what_stands_beside_a_record_that_older_voters_cannot_read_is_never_obeyed",
+    ),
+    CodeMutant(
         "controllers-versions",
         f"{_FORWARDER}.forward",
         "executor is None and api_version in change.controller_only",

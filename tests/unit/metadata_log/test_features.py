@@ -188,7 +188,7 @@ class TestRecordsOfALaterLevel:
 @pytest.mark.parametrize(
     "condition", [(), (ControllerEpochIs(controller_epoch=ControllerEpoch(9)),)]
 )
-def test_b4_what_stands_beside_a_record_that_older_voters_cannot_read_is_never_obeyed(
+def test_b6_what_stands_beside_a_record_that_older_voters_cannot_read_is_never_obeyed(
     condition: tuple[ControllerEpochIs, ...],
 ) -> None:
     """Whatever else would become of that record: its controller is none, or is deposed."""
@@ -201,7 +201,7 @@ def test_b4_what_stands_beside_a_record_that_older_voters_cannot_read_is_never_o
 
 
 @pytest.mark.parametrize(("in_force", "kept"), [(4, NO_BROKER), (5, BrokerId(7))])
-def test_b4_a_session_is_nobodys_where_older_voters_do_not_know_whose_it_is(
+def test_b6_a_session_is_nobodys_where_older_voters_do_not_know_whose_it_is(
     in_force: int, kept: BrokerId
 ) -> None:
     log = begun_at(in_force)
@@ -238,7 +238,7 @@ def test_b4_a_registration_that_does_not_say_is_of_no_newer_level() -> None:
 @pytest.mark.parametrize(
     ("in_force", "reads", "is_readable"), [(4, 0, True), (5, 0, False), (6, 5, False), (6, 6, True)]
 )
-def test_b4_who_does_not_say_what_it_reads_reads_what_the_first_release_did(
+def test_b6_who_does_not_say_what_it_reads_reads_what_the_first_release_did(
     in_force: int, reads: int, is_readable: bool
 ) -> None:
     image = Image(features=Image().features.set(METADATA_VERSION, in_force))

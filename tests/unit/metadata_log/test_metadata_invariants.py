@@ -102,7 +102,7 @@ async def test_a_broker_that_cannot_apply_the_log_says_so_to_who_waits_and_to_it
     await follower.close()
 
 
-async def test_b4_a_broker_that_is_too_old_for_the_log_says_so_before_it_takes_an_image() -> None:
+async def test_b6_a_broker_that_is_too_old_for_the_log_says_so_before_it_takes_an_image() -> None:
     ahead = NEWEST_METADATA_VERSION + 1
     newer = Image(features=Image().features.set(METADATA_VERSION, ahead), offset=MetadataOffset(7))
 

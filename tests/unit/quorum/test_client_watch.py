@@ -76,7 +76,7 @@ def test_watch_leaves_a_voter_that_is_silent_but_connected(monkeypatch: pytest.M
     assert (voters["one"].asked_from, voters["two"].asked_from) == ([5], [8])
 
 
-def test_b4_a_watch_that_a_voter_refuses_for_its_level_ends_with_the_reason(
+def test_b6_a_watch_that_a_voter_refuses_for_its_level_ends_with_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     voter = Voter([])
@@ -103,7 +103,7 @@ def test_b4_a_watch_that_a_voter_refuses_for_its_level_ends_with_the_reason(
     ],
     ids=["a snapshot", "a transaction"],
 )
-async def test_b4_what_this_release_cannot_read_ends_a_watch_with_advice(
+async def test_b6_what_this_release_cannot_read_ends_a_watch_with_advice(
     events: Sequence[pb.WatchEvent],
 ) -> None:
     async def sent() -> AsyncIterator[pb.WatchEvent]:
