@@ -146,6 +146,23 @@ def test_all_replicas_are_counted_only_near_the_limit_and_once_per_image(
     assert len(counted) == 2, "what is refused changes nothing"
 
 
+def test_after_a_new_count_many_more_are_accepted_until_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted = []
+
+    def count(image: Image) -> object:
+        counted.append(image.offset)
+        return replica_counts(image)
+
+    monkeypatch.setattr(placement, "replica_counts", count)
+    cluster = Cluster(most=10 * placement.RECOUNT_AFTER)
+    cluster.write(cluster.create(("many", placement.RECOUNT_AFTER)))
+    for number in range(5):
+        cluster.write(cluster.create((f"topic-{number}", 10)))
+    assert len(counted) == 2, "of an unknown cluster, and after the many"
+
+
 @given(
     most=st.integers(3, 30),
     requests=st.lists(

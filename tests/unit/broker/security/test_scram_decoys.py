@@ -8,6 +8,7 @@ import immutables
 import msgspec
 import pytest
 
+from quorate.broker.security import scram_decoys
 from quorate.broker.security.credential_provider import CredentialProvider
 from quorate.broker.security.sasl_exchange import (
     Challenge,
@@ -17,7 +18,8 @@ from quorate.broker.security.sasl_exchange import (
 from quorate.broker.security.scram import MECHANISMS, ScramSaslServer, credential, salted_password
 from quorate.broker.security.scram_decoys import USUAL_KIND, CredentialKind, ScramDecoys, kind_of
 from quorate.broker.security.token_secrets import TokenLogins
-from quorate.metadata_log.image import DelegationTokenState, Image, ScramKey
+from quorate.client.results import ScramUpsertion
+from quorate.metadata_log.image import Changes, DelegationTokenState, Image, ScramKey
 from quorate.metadata_log.records import ScramCredential
 from tests.support.followers import ShownImage
 from tests.support.sasl import SHA_256, SHA_512, TokenClient, scram_client
@@ -57,12 +59,24 @@ def test_decoys_are_the_same_on_every_broker_and_after_restarts() -> None:
     assert changed.credential("ghost", SHA_256).salt != one.credential("ghost", SHA_256).salt
 
 
+def test_the_mechanism_of_a_strangers_password_is_the_same_on_every_broker() -> None:
+    image = users(COMMON, COMMON)
+    stronger = users(COMMON, mechanism=SHA_512.number).scram
+    mixed = msgspec.structs.replace(image, scram=image.scram.update(stronger))
+    one, other = (decoys(mixed, process) for process in (b"one", b"other"))
+    found = [one.password_mechanism(name) for name in NAMES]
+    assert found == [other.password_mechanism(name) for name in NAMES]
+    assert set(found) == {SHA_256, SHA_512}
+
+
 def test_where_all_users_are_of_one_kind_all_decoys_are() -> None:
     found = kinds(decoys(users(COMMON, COMMON)))
     assert found == {CredentialKind(8_192, 24): len(NAMES)}
 
 
 def test_without_users_decoys_are_what_the_own_tools_would_make() -> None:
+    made = ScramUpsertion.of_password("anna", "SCRAM-SHA-256", "secret")
+    assert CredentialKind(made.iterations, len(made.salt)) == USUAL_KIND
     assert set(kinds(decoys(Image()))) == {USUAL_KIND}
 
 
@@ -100,6 +114,38 @@ def test_changes_are_counted_as_a_new_broker_counts_them() -> None:
     assert kinds(following) == kinds(decoys(image))
     image = users()
     assert kinds(following) == kinds(decoys(image))
+
+
+def test_users_of_other_iterations_change_the_salts_of_the_decoys_that_follow_them() -> None:
+    """A user whose iterations change has another salt, too."""
+    stronger = (16_384, COMMON[1])
+    before, after = decoys(users(COMMON)), decoys(users(stronger))
+    for name in NAMES[:20]:
+        first, then = before.credential(name, SHA_256), after.credential(name, SHA_256)
+        assert (first.iterations, then.iterations) == (8_192, 16_384)
+        assert first.salt != then.salt
+
+
+def test_a_change_of_one_user_is_counted_without_looking_at_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    image = users(*[COMMON] * 50)
+    shown = ShownImage(lambda: image)
+    following = ScramDecoys(shown, b"process")
+    following.credential("ghost", SHA_256)
+    looked_at: list[ScramCredential] = []
+
+    def kind_noted(credential: ScramCredential) -> CredentialKind:
+        looked_at.append(credential)
+        return kind_of(credential)
+
+    monkeypatch.setattr(scram_decoys, "kind_of", kind_noted)
+    changed = ScramKey("user-7", 1)
+    other = msgspec.structs.replace(image.scram[changed], iterations=4_096)
+    image = msgspec.structs.replace(image, scram=image.scram.set(changed, other))
+    following.on_image(image, Changes(scram=frozenset({changed})))
+    assert set(kinds(following)) == {CredentialKind(8_192, 24), CredentialKind(4_096, 24)}
+    assert looked_at == [other]
 
 
 def provider(image: Image) -> CredentialProvider:
