@@ -1,8 +1,10 @@
 """A well-behaved producer and consumer in a process of their own, and how long they wait.
 
-A record is due every ``EVERY_S``; the producer sends it with acks=all, the consumer reads it. Both
-latencies count from when it was due, so that what waits behind a slow request is slow too. Each is
-appended to a file at once, by the clock of the machine, which all processes share.
+A record is due every ``EVERY_S``; the producer sends it with acks=all, the consumer reads it. As
+Kafka's producers do, this one has one batch on its way and puts what becomes due meanwhile into the
+next. Both latencies count from when a record was due, so that what waits behind a slow request is
+slow too. Each is appended to a file at once, by the clock of the machine, which all processes
+share.
 """
 
 import multiprocessing
@@ -24,6 +26,8 @@ TOPIC: Final = "good"
 USER: Final = "good"
 _SAMPLE: Final = struct.Struct("=bdd?")
 _START_TIMEOUT_S: Final = 30.0
+_BATCH_RECORDS_MAX: Final = 100
+"""What fits into a batch of Kafka's producers by default (16 KB)."""
 _IN_A_ROW: Final = 8
 _RETRY_S: Final = 0.02
 _MARK: Final = b"due at "
@@ -167,15 +171,25 @@ def _produce(addresses: Sequence[str], file: int, over: threading.Event) -> None
     connection = _Connection(addresses)
     due_s = time.monotonic()
     while not over.is_set():
-        due_s += EVERY_S
-        time.sleep(max(0.0, due_s - time.monotonic()))
-        batch = record_batch(_MARK + _DUE.pack(due_s) + bytes(100))
+        time.sleep(max(0.0, due_s + EVERY_S - time.monotonic()))
+        due = _due_after(due_s, time.monotonic())
+        due_s = due[-1]
+        batch = record_batch(*(_MARK + _DUE.pack(one) + bytes(100) for one in due))
         body = struct.pack(">hhii", -1, -1, 30_000, 1) + string(TOPIC)
         answer = connection.call(PRODUCE, 3, body + struct.pack(">iii", 1, 0, len(batch)) + batch)
         failed = answer is None or answer[18:20] != b"\0\0"
-        os.write(file, _SAMPLE.pack(0, due_s, time.monotonic(), failed))
+        now_s = time.monotonic()
+        os.write(file, b"".join(_SAMPLE.pack(0, one, now_s, failed) for one in due))
         if failed and answer is not None:
             connection.move_on()
+
+
+def _due_after(last_s: float, now_s: float) -> list[float]:
+    """Return when the records were due that the next batch has: at least one, and whatever else
+    became due while the batch before was on its way, as a producer of Kafka's sends it.
+    """
+    count = min(_BATCH_RECORDS_MAX, max(1, int((now_s - last_s) / EVERY_S)))
+    return [last_s + place * EVERY_S for place in range(1, count + 1)]
 
 
 def _consume(addresses: Sequence[str], file: int, over: threading.Event) -> None:

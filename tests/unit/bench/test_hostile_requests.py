@@ -5,7 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from bench.hostile_requests import good_clients
 from bench.hostile_requests.cases import SIZES, Case, cases_of, in_order
+from bench.hostile_requests.good_clients import EVERY_S
 from bench.hostile_requests.layouts import Layout, layout_of
 from quorate.broker.kafka.api_table import api_table
 from quorate.broker.kafka.connection.requests import Api
@@ -108,3 +110,11 @@ def test_ids_are_unique_and_the_order_is_that_of_the_seed() -> None:
     one, again, other = (in_order(found, seed) for seed in (1, 1, 2))
     assert [case.id for case in one] == [case.id for case in again]
     assert [case.id for case in one] != [case.id for case in other]
+
+
+@pytest.mark.parametrize(
+    ("late_s", "records"), [(0.0, 1), (0.4, 1), (1.0, 1), (2.9, 2), (50.2, 50), (1e6, 100)]
+)
+def test_the_good_producer_sends_what_became_due_in_one_batch(late_s: float, records: int) -> None:
+    due = good_clients._due_after(100.0, 100.0 + late_s * EVERY_S)
+    assert due == pytest.approx([100.0 + n * EVERY_S for n in range(1, records + 1)])
