@@ -55,8 +55,12 @@ class Reading(NamedTuple):
 def read(address: str) -> Reading:
     """Ask the broker at that address of metrics."""
     with urllib.request.urlopen(f"http://{address}/metrics?{_QUERY}", timeout=_TIMEOUT_S) as page:
-        lines = page.read().decode().splitlines()
-    found = (_LINE.match(line) for line in lines)
+        return read_page(page.read().decode())
+
+
+def read_page(text: str) -> Reading:
+    """The figures of a page of metrics."""
+    found = (_LINE.match(line) for line in text.splitlines())
     return Reading({one[1] + (one[2] or ""): float(one[3]) for one in found if one})
 
 

@@ -37,7 +37,7 @@ _COLUMNS: Final[Mapping[str, Callable[[Row], str]]] = {
     "on request: p50 / max ms": _of_both,
     "produce p99, ms": _number("produce p99 ms"),
     "queued, mean": _number("queued mean", ".1f"),
-    "elections waited, max ms": _number("elections waited at most ms"),
+    "elections waited, max ms": _number("elections waited at most ms", "g"),
     "controller, % of a core": _number("controller CPU %"),
 }
 _HEADER: Final = f"| {' | '.join(_COLUMNS)} |"

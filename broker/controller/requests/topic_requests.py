@@ -48,6 +48,7 @@ from quorate.common.configuration import Values
 from quorate.common.metrics.family import Sample
 from quorate.common.types import TopicId
 from quorate.metadata_log.image import Image
+from quorate.metadata_log.partitions import Topic
 from quorate_proto.v1 import admin_pb2, errors_pb2
 
 T = TypeVar("T")
@@ -163,16 +164,24 @@ class TopicRequests:
         longer."""
         deadline_ms = _now_ms() + requester.timeout_ms
         quota = self._quota_of(request)
-        results = await self._decisions.write_each(
-            lambda image: topic_manager.delete_topics(
-                image,
-                request.names,
-                request.topic_ids,
-                tenure=self._tenure,
-                deletion_enabled=self._config[DELETE_TOPIC_ENABLE],
-                charge=quota.charge,
-            ),
+        delete = functools.partial(
+            topic_manager.delete_topics,
+            tenure=self._tenure,
+            deletion_enabled=self._config[DELETE_TOPIC_ENABLE],
+            charge=quota.charge,
+        )
+        image = self._writer.image
+        named = pieces(request.names, lambda name: _partitions_of(image.topics.get(name)))
+        identified = pieces(
+            request.topic_ids, lambda one: _partitions_of(image.topic_by_id(TopicId(one)))
+        )
+        results = await self._write_pieces(
+            [
+                *(functools.partial(delete, names=piece, topic_ids=()) for piece in named),
+                *(functools.partial(delete, names=(), topic_ids=piece) for piece in identified),
+            ],
             requester,
+            validate_only=False,
         )
         accepted = [one for one in results if one.error_code == errors_pb2.NONE]
         names = [one.name for one in accepted]
@@ -312,6 +321,10 @@ def pieces(wanted: Sequence[T], partitions: Callable[[T], int]) -> Iterator[Sequ
 
 def _new_partitions(topic: admin_pb2.NewTopic) -> int:
     return max(topic.num_partitions, len(topic.assignments))
+
+
+def _partitions_of(topic: Topic | None) -> int:
+    return 0 if topic is None else len(topic.partitions)
 
 
 def _now_ms() -> float:

@@ -2,12 +2,15 @@
 
 import asyncio
 
+import pytest
+
 from quorate.broker.changes.table import (
     CREATE_TOPICS,
     DELETE_TOPICS,
     ELECT_LEADERS,
     INCREMENTAL_ALTER_CONFIGS,
 )
+from quorate.broker.controller.requests import topic_requests
 from quorate.common.types import TopicPartition
 from quorate_proto.v1 import admin_pb2, control_pb2, errors_pb2
 from tests.support.virtual_time import pass_time
@@ -107,6 +110,31 @@ async def test_c2_an_election_on_request_waits_for_one_creation_and_not_for_all(
     assert cluster.partition("orders").leader == 2
     assert sum(name.startswith("storm-") for name in cluster.image.topics) <= 2
     await asyncio.gather(*creations)
+
+
+async def test_c2_an_election_on_request_waits_for_one_piece_of_a_deletion(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_requests, "PIECE_PARTITIONS", 2)
+    names = [f"old-{number}" for number in range(6)]
+    for name in names:
+        await cluster.create_topic(name, (1, 2))
+    await cluster.create_topic("orders", (2, 3))
+    await let_2_lose_its_leaderships(cluster)
+    cluster.quorum.latency_s = 1.0
+    by_name, by_id = names[:5], [cluster.image.topics[names[5]].topic_id]
+    deletion = asyncio.ensure_future(
+        cluster.active.perform(
+            DELETE_TOPICS,
+            admin_pb2.DeleteTopicsRequest(context=NO_CONTEXT, names=by_name, topic_ids=by_id),
+        )
+    )
+    await pass_time(0.5)
+    assert await code(cluster, election(("orders", 0))) == errors_pb2.NONE
+    assert len(cluster.image.deletions) <= 4, "two pieces at most"
+    assert [one.name for one in (await deletion).topics] == names
+    await cluster.at_rest()
+    assert set(cluster.image.topics) == {"orders"}
 
 
 async def test_c2_a_preferred_leader_lost_meanwhile_is_not_elected(cluster: Cluster) -> None:
