@@ -85,7 +85,7 @@ def _topic(leaders: int) -> str:
 
 def _plan(bench: Bench, count: int, leaders: Sequence[int]) -> Plan:
     """As many records of plain, idempotent and transactional producers each."""
-    records = bench.pick(full=40_000, quick=3_000)
+    records = bench.pick(full=20_000, quick=3_000)
     return Plan(
         topic=_topic(count),
         leaders=[leaders[number % len(leaders)] for number in range(PARTITIONS)],
