@@ -262,7 +262,7 @@ _UNCHANGED: Final["immutables.Map[int, Partition]"] = immutables.Map()
 class PackedPartitions(Sequence[Partition]):
     """The partitions of a topic, number by number, as a tuple of leaves would be."""
 
-    __slots__ = ("_count", "_state")
+    __slots__ = ("_count", "_last", "_state")
 
     def __init__(
         self,
@@ -273,6 +273,8 @@ class PackedPartitions(Sequence[Partition]):
         """Create them. There is at least one block; all but the last have ``BLOCK`` partitions."""
         self._count = count
         self._state = blocks, changed
+        self._last: tuple[int, Partition] | None = None
+        """What was made last out of a block: the rules look at a leaf several times."""
 
     @classmethod
     def of(cls, leaves: Sequence[Partition]) -> "PackedPartitions":
@@ -291,9 +293,7 @@ class PackedPartitions(Sequence[Partition]):
     def replaced(self, leaves: Mapping[int, Partition]) -> "PackedPartitions":
         """Return the same partitions with some other leaves."""
         blocks, changed = self._state
-        mutation = changed.mutate()
-        mutation.update(leaves)
-        return PackedPartitions(blocks, self._count, mutation.finish())
+        return PackedPartitions(blocks, self._count, changed.update(leaves))
 
     def blocks(self) -> Iterator[Columns]:
         """Yield all partitions, block by block. Once all are read, each is held as a block."""
@@ -333,8 +333,12 @@ class PackedPartitions(Sequence[Partition]):
                 return self[index + self._count]
             raise IndexError(index)
         block = blocks[index // BLOCK]
-        place = index % BLOCK
-        return block[place] if isinstance(block, tuple) else leaf_of(block, place)
+        if isinstance(block, tuple):
+            return block[index % BLOCK]
+        last = self._last
+        if last is None or last[0] != index:
+            last = self._last = index, leaf_of(block, index % BLOCK)
+        return last[1]
 
     def __iter__(self) -> Iterator[Partition]:
         blocks, changed = self._state

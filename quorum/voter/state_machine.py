@@ -94,17 +94,13 @@ class QuorumStateMachine:
 
 def _packing(image: Image, written: Set[str]) -> Image:
     """Return the image with all these topics as ``PackedPartitions``: the rules make tuples."""
-    if not written:
-        return image
-    topics = image.topics.mutate()
-    found = False
+    topics = image.topics
     for name in written:
         topic = topics.get(name)
         if topic is not None and isinstance(topic.partitions, tuple):
             packed = PackedPartitions.of(topic.partitions)
-            topics[name] = msgspec.structs.replace(topic, partitions=packed)
-            found = True
-    return msgspec.structs.replace(image, topics=topics.finish()) if found else image
+            topics = topics.set(name, msgspec.structs.replace(topic, partitions=packed))
+    return image if topics is image.topics else msgspec.structs.replace(image, topics=topics)
 
 
 def _require_readable(image: Image) -> None:

@@ -98,6 +98,13 @@ def test_partitions_of_many_blocks() -> None:
     assert tuple(partitions) == tuple(leaves), "a change shows in what it was made from"
 
 
+def test_a_leaf_that_is_read_again_is_not_made_again() -> None:
+    partitions = packed(PackedPartitions.of([leaf(number) for number in range(3)]))
+    assert partitions[1] is partitions[1]
+    assert [partitions[0], partitions[1], partitions[0]] == [leaf(0), leaf(1), leaf(0)]
+    assert partitions.replaced({1: leaf(7)})[1] == leaf(7)
+
+
 def test_blocks_of_any_sizes_are_taken() -> None:
     leaves = [leaf(number) for number in range(10)]
     blocks = [block_of(leaves[:3]), block_of(leaves[3:])]
