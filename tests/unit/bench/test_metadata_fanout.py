@@ -1,6 +1,7 @@
 """What the fan-out benchmark encodes is as much as it says, and differs where a topic changed."""
 
-from bench.metadata_fanout import PARTITIONS_PER_TOPIC, encode, image_of
+from bench._fan_out import PARTITIONS_PER_TOPIC
+from bench.metadata_fanout import encode, image_of
 from quorate.broker.controller.channels.control_requests import ControlRequestBuilder
 from quorate.broker.controller.managers.decisions import ControllerTenure
 from quorate.broker.metadata.metadata_cache import MetadataCache
