@@ -1,7 +1,6 @@
 """Opens and closes connections of a user, in an interpreter whose only channels they are."""
 
 import random
-import time
 from typing import Any, Final
 
 import grpc
@@ -9,6 +8,7 @@ import grpc
 from quorate.client import security
 from quorate.client.grpc_channels import open_channel
 from quorate_proto.v1 import admin_pb2, admin_pb2_grpc
+from tests.support.waiting import let_time_pass
 
 _TIMEOUTS_S: Final = (0.001, 0.002, 0.003, 0.004, 0.006)
 """Times in which a connection is made, or is not: credentials are dropped at either side."""
@@ -21,7 +21,7 @@ class _SlowlyDropped:
         callback((), None)
 
     def __del__(self) -> None:
-        time.sleep(0.002)
+        let_time_pass(0.002, "the interpreter's lock is given up and taken again")
 
 
 def close_channels(address: str, ca: str, seed: int, count: int) -> None:

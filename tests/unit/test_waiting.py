@@ -11,7 +11,7 @@ from tests.support.waiting import async_wait_until, wait_until
 
 TESTS = Path(__file__).parents[1]
 HELPERS = {"support/waiting.py", "support/virtual_time.py"}
-IN_SPARK = {"support/gated_query.py", "spark/programs/held_up.py"}
+IN_SPARK = {"support/gated_query.py", "support/spark_driver.py", "spark/programs/held_up.py"}
 """They have functions that run in Spark's own processes, far from these helpers."""
 LOADS = {
     "support/flapping/aio.py",

@@ -101,7 +101,7 @@ async def test_q9_the_times_that_events_wait_and_take_are_counted_by_priority() 
     events = EventQueue(on_fault=lambda: None)
 
     async def one_second() -> None:
-        await asyncio.sleep(1)
+        await pass_time(1)
 
     for priority in (EventPriority.ADMIN, EventPriority.ADMIN, EventPriority.BROKERS):
         events.put(priority, one_second)
