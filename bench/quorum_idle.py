@@ -1,4 +1,7 @@
-"""What registered brokers cost the voters while nothing happens: sessions, keep-alives, watches."""
+"""Measures what registered brokers cost the voters while nothing happens.
+
+The cost is that of sessions, keep-alives and watches.
+"""
 
 import tempfile
 import time

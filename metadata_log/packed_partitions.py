@@ -144,7 +144,7 @@ def _packed(
 
 
 class _Form(NamedTuple):
-    """Where everything is in the blocks of one head."""
+    """The places of all columns in the blocks of one head."""
 
     layout: _Layout
     partitions: int
@@ -274,7 +274,7 @@ class PackedPartitions(Sequence[Partition]):
         self._count = count
         self._state = blocks, changed
         self._last: tuple[int, Partition] | None = None
-        """What was made last out of a block: the rules look at a leaf several times."""
+        """The last leaf that was made out of a block: the rules look at a leaf several times."""
 
     @classmethod
     def of(cls, leaves: Sequence[Partition]) -> "PackedPartitions":

@@ -27,7 +27,7 @@ USER: Final = "good"
 _SAMPLE: Final = struct.Struct("=bdd?")
 _START_TIMEOUT_S: Final = 30.0
 _BATCH_RECORDS_MAX: Final = 100
-"""What fits into a batch of Kafka's producers by default (16 KB)."""
+"""The number of records that fit into a batch of Kafka's producers by default (16 KB)."""
 _IN_A_ROW: Final = 8
 _RETRY_S: Final = 0.02
 _MARK: Final = b"due at "

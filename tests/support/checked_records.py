@@ -37,7 +37,7 @@ _PLAIN: Final[Mapping[str, str | int | bool]] = {
 
 
 class Sums(NamedTuple):
-    """What a partition holds; equal sums mean that each record was read once."""
+    """The contents of a partition, summed up. Equal sums mean that each record was read once."""
 
     records: int
     offsets: int
@@ -56,7 +56,7 @@ class Plan:
     brokers: Sequence[int]
     record_bytes: int
     records: Sequence[int]
-    """Of each partition and each kind of producer."""
+    """The number of records of each partition and each kind of producer."""
     replicas: int = 3
 
     @property

@@ -15,7 +15,7 @@ from tests.support.waiting import wait_until
 PATIENCE_S: Final = 30.0
 
 SESSION_TIMEOUT_MS: Final = 1_500
-"""Of a broker: shorter than in production, so that a test need not wait for it."""
+"""A broker's session timeout. It is shorter than in production, so that tests need not wait."""
 
 
 class Deployment:

@@ -15,15 +15,16 @@ from pyspark.sql import functions as F
 from quorate.spark.session import open_session
 from tests.support.checked_records import Sums, sums_of
 from tests.support.spark_hosts import HOST_VARIABLE
+from tests.support.waiting import wait_until
 
 GATE_TIMEOUT_S = 120.0
 
 
 class Outcome(NamedTuple):
-    """What a query has found, and when it was done."""
+    """The result of a query, and the time at which it was there."""
 
     sums: dict[int, tuple[Sums, int]]
-    """By partition: the sums, and how many different offsets there were."""
+    """The sums and the number of different offsets of each partition."""
     ended_s: float
 
 
@@ -44,23 +45,26 @@ def stop_session() -> None:
 
 
 def wait_for_executors(count: int) -> None:
-    """Until so many have registered: a query that starts before runs on those that are there."""
+    """Return when ``count`` executors have registered. A query that starts earlier runs on those
+    that are there.
+    """
     context = _sessions[-1].sparkContext
-    end_s = time.monotonic() + 120.0
-    while context._jsc.sc().getExecutorMemoryStatus().size() - 1 < count:
-        if time.monotonic() > end_s:
-            raise TimeoutError(f"{count} executors")
-        time.sleep(0.1)
+
+    def have_registered() -> bool:
+        # The driver has a row of its own.
+        return int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1 >= count
+
+    wait_until(have_registered, f"{count} executors", timeout_s=GATE_TIMEOUT_S)
 
 
 def load(options: Mapping[str, str]) -> DataFrame:
-    """What the source reads with these options: partitions, offsets and values."""
+    """Return what the source reads with these options: partitions, offsets and values."""
     reader = _sessions[-1].read.format("quorate").options(**options)
     return reader.schema("partition int, offset bigint, value binary").load()
 
 
 def read_through_gate(options: Mapping[str, str], gate: str) -> Outcome:
-    """The sums, with every task held up at its first rows until the gate is open."""
+    """Return the sums. Every task is held up at its first rows until the gate is open."""
     try:
         frame = load(options).withColumn("partition", _held_up_at(gate))
         return Outcome(sums_of(frame), time.monotonic())
@@ -70,7 +74,9 @@ def read_through_gate(options: Mapping[str, str], gate: str) -> Outcome:
 
 
 def seconds_to_read(options: Mapping[str, str]) -> tuple[float, int, int]:
-    """How long all values took, how many records there were, and how many bytes of values."""
+    """Return how long reading all values took, and how many records and bytes of values there
+    were.
+    """
     frame = load(options).selectExpr("count(*)", "sum(length(value))")
     started_s = time.monotonic()
     ((rows, size),) = frame.collect()

@@ -21,7 +21,7 @@ from tests.support.waiting import wait_until
 MASTER_HOST: Final = HOSTS[0]
 WORKER_HOSTS: Final = HOSTS[1:]
 HOST_VARIABLE: Final = "QUORATE_TEST_HOST"
-"""What executors know their host by."""
+"""The environment variable by which executors know their host."""
 
 _START_TIMEOUT_S: Final = 240.0
 _MASTER_PORT: Final = 7077
@@ -47,7 +47,7 @@ class SparkHosts:
 
     @property
     def driver_settings(self) -> dict[str, str]:
-        """What a session needs to be reached by executors, and to be small."""
+        """The settings by which executors reach the session, and by which it is small."""
         address = address_of(CONSOLE)
         return {
             "spark.driver.host": address,
