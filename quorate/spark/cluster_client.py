@@ -74,7 +74,7 @@ class ClusterClient:
         self._bootstrap_servers = bootstrap_servers
         self._retry_policy = retry_policy
         self._reached = reached
-        self._addresses = reached.found_behind(bootstrap_servers)
+        self._addresses = reached.found_behind((bootstrap_servers, security))
         self._channels = BrokerChannels(security.grpc)
         self.known = KnownTopics()
         """The descriptions of topics that brokers have sent so far."""
@@ -277,7 +277,7 @@ class ClusterClient:
 
     def _remember_addresses(self, addresses: list[str]) -> None:
         self._addresses = addresses
-        self._reached.note_found(self._bootstrap_servers, addresses)
+        self._reached.note_found((self._bootstrap_servers, self._security), addresses)
 
     def _ask_leaders(
         self,

@@ -8,6 +8,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from quorate.client.security import Securities
+
+Bootstrap = tuple[str, Securities]
+"""The bootstrap servers of a client, and its security. A client with another user or password looks
+for brokers by itself, and is told by them what is wrong."""
+
 SILENT_SECONDS: Final = 30.0
 """The time for which a broker that did not answer is passed over if another one can do the same."""
 
@@ -17,16 +23,16 @@ class ReachedBrokers:
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
-        self._found: dict[str, tuple[str, ...]] = {}
+        self._found: dict[Bootstrap, tuple[str, ...]] = {}
         self._silent_until_s: dict[str, float] = {}
 
-    def found_behind(self, bootstrap_servers: str) -> list[str]:
+    def found_behind(self, bootstrap: Bootstrap) -> list[str]:
         """Return the addresses that were found last, the one to ask first at the front."""
-        return list(self._found.get(bootstrap_servers, ()))
+        return list(self._found.get(bootstrap, ()))
 
-    def note_found(self, bootstrap_servers: str, addresses: Sequence[str]) -> None:
+    def note_found(self, bootstrap: Bootstrap, addresses: Sequence[str]) -> None:
         """Remember addresses for the next client; none: it has to look for brokers again."""
-        self._found[bootstrap_servers] = tuple(addresses)
+        self._found[bootstrap] = tuple(addresses)
 
     def note_silent(self, address: str) -> None:
         """Remember that a broker did not answer."""

@@ -137,7 +137,10 @@ def raise_the_promise(folder: Path) -> None:
     table.close()
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    "order",
+    [pytest.param(order, marks=() if order == "first" else pytest.mark.slow) for order in ORDERS],
+)
 def test_rules_7_and_8_a_flipped_bit_of_a_topic_id_loses_nothing(
     cluster: RunningCluster, order: str
 ) -> None:

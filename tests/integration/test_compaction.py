@@ -129,10 +129,7 @@ def check(found: list[tuple[int, bytes, bytes | None]], live: dict[bytes, bytes]
 
 @pytest.mark.parametrize(
     "codec",
-    [
-        pytest.param(codec, marks=() if codec in ("none", "zstd") else pytest.mark.slow)
-        for codec in CODECS
-    ],
+    [pytest.param(codec, marks=() if codec == "zstd" else pytest.mark.slow) for codec in CODECS],
 )
 def test_of_each_key_the_newest_record_is_left(cluster: RunningCluster, codec: str) -> None:
     topic = f"compacted-{codec}"

@@ -22,6 +22,9 @@ pytestmark = [
     pytest.mark.skipif(compiler() is None, reason="the recorder needs a C compiler"),
 ]
 
+OFTEN = {"copies replace before they are synced", "sync=False"}
+"""The mutants that every run of the suite tries; the others are tried among the slow tests."""
+
 _LONG = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
@@ -70,7 +73,13 @@ def test_a_power_loss_while_the_last_one_is_dealt_with_takes_no_more(
         recording = following
 
 
-@pytest.mark.parametrize("mutant", sorted(MUTANTS))
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        pytest.param(mutant, marks=() if mutant in OFTEN else pytest.mark.slow)
+        for mutant in sorted(MUTANTS)
+    ],
+)
 def test_a_power_loss_brings_faults_to_light(tmp_path: Path, mutant: str) -> None:
     """In one of a few runs: what a load comes to depends on how its threads take turns."""
     flush = MUTANTS[mutant].flush

@@ -42,7 +42,7 @@ def test_q5_six_threads_that_reconnect_after_each_request_have_one_quota(
     assert 0.5 * RATE < fetched < RATE + burst
 
 
-@pytest.mark.parametrize("version", [4, 7])
+@pytest.mark.parametrize("version", [pytest.param(4, marks=pytest.mark.slow), 7])
 def test_kip599_new_client_ids_and_connections_do_not_evade_a_users_quota(
     quorate_cluster: ClusterFactory, version: int
 ) -> None:

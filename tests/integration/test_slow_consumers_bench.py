@@ -7,6 +7,7 @@ from quorate.testing.pytest_plugin import ClusterFactory
 LARGE = "requests of 100 MB"
 
 
+@pytest.mark.slow
 def test_a_large_request_is_seen_in_the_broker_s_memory(quorate_cluster: ClusterFactory) -> None:
     assert {QUIET, LARGE} <= SCENARIOS.keys()
     found = Case(quorate_cluster(), [QUIET, LARGE], seconds=4.0).measure()

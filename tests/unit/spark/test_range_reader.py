@@ -9,6 +9,7 @@ import grpc
 import pyarrow as pa
 import pytest
 
+from quorate.client.security import ClientSecurity, Securities
 from quorate.common.topic_partition import TopicPartition
 from quorate.spark.cluster_client import ClusterClient
 from quorate.spark.errors import (
@@ -241,13 +242,22 @@ def test_a_follower_that_cannot_serve_is_left_for_the_leader(cut_off: FakeRangeC
 
 def test_a_silent_broker_is_passed_over_for_a_while() -> None:
     now_s = 0.0
+    here = "bootstrap", Securities()
     reached = ReachedBrokers(lambda: now_s)
-    reached.note_found("bootstrap", ["a", "b", "c"])
+    reached.note_found(here, ["a", "b", "c"])
     reached.note_silent("a")
-    assert reached.silent_last(reached.found_behind("bootstrap")) == ["b", "c", "a"]
+    assert reached.silent_last(reached.found_behind(here)) == ["b", "c", "a"]
     now_s = SILENT_SECONDS
-    assert reached.silent_last(reached.found_behind("bootstrap")) == ["a", "b", "c"]
-    assert reached.found_behind("another bootstrap") == []
+    assert reached.silent_last(reached.found_behind(here)) == ["a", "b", "c"]
+    assert reached.found_behind(("elsewhere", Securities())) == []
+
+
+def test_a_client_with_another_user_looks_for_brokers_by_itself() -> None:
+    """Those that it bootstraps from say that its password is wrong, and of which user."""
+    reached = ReachedBrokers()
+    reached.note_found(("bootstrap", Securities()), ["a"])
+    other = Securities(grpc=ClientSecurity(protocol="SASL_SSL", username="u", password="guessed"))
+    assert reached.found_behind(("bootstrap", other)) == []
 
 
 def test_without_a_follower_in_sync_the_leader_is_asked_again(cluster: FakeRangeCluster) -> None:
