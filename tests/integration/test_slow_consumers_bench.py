@@ -1,5 +1,7 @@
 """The benchmark's hostile clients do to a broker what they say."""
 
+import pytest
+
 from bench._hostile_clients import LARGE_REQUEST_BYTES
 from bench.slow_consumers import BOUND_MB, QUIET, SCENARIOS, Case
 from quorate.testing.pytest_plugin import ClusterFactory
