@@ -78,7 +78,13 @@ def consume(cluster: RunningCluster, topic: str, count: int) -> list[confluent_k
     return found
 
 
-@pytest.mark.parametrize("stored", list(CODEC_OF_TYPE))
+@pytest.mark.parametrize(
+    "stored",
+    [
+        pytest.param(stored, marks=() if stored in ("uncompressed", "zstd") else pytest.mark.slow)
+        for stored in CODEC_OF_TYPE
+    ],
+)
 def test_a_topics_codec_is_that_of_all_batches(cluster: RunningCluster, stored: str) -> None:
     topic = create(cluster, f"codec-{stored}", compression_type=stored)
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):

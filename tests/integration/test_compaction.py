@@ -204,7 +204,14 @@ def test_a_new_replica_takes_what_is_left_and_leads_with_it(cluster: RunningClus
     check(read_all(cluster, "moved"), writer.live)
 
 
-@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
+@pytest.mark.parametrize(
+    "client",
+    [
+        pytest.param(client, marks=() if client is Confluent else pytest.mark.slow)
+        for client in CLIENTS
+    ],
+    ids=lambda client: client.name,
+)
 def test_every_client_reads_past_what_is_gone(
     cluster: RunningCluster, client: type[Confluent] | type[Kcat]
 ) -> None:

@@ -24,6 +24,7 @@ def test_requests_that_are_refused_at_once_harm_nobody(tmp_path: Path) -> None:
     assert {case["outcome"] for case in cases} >= {"INVALID_REQUEST"}
 
 
+@pytest.mark.slow
 def test_what_exceeds_a_limit_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--case", "describe_cluster/1/tags:large/10m/nobody", *SLOW_MACHINE]
     assert main(words) == 0

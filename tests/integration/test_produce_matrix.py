@@ -13,6 +13,7 @@ from quorate.testing.pytest_plugin import ClusterFactory
 BRIEF = Durations(warm_up=0.05, full_speed=0.2, half_load=0.2, one_in_flight=0.1)
 
 
+@pytest.mark.slow
 def test_one_measurement_of_each_batch_size_and_codec(quorate_cluster: ClusterFactory) -> None:
     cluster = quorate_cluster(brokers=1)
     broker = cluster.broker_pid(1)
