@@ -18,6 +18,7 @@ from quorate.client.results import (
     PartitionName,
     QuotaAlteration,
     QuotaEntity,
+    TopicResult,
 )
 from quorate.common.types import (
     BrokerId,
@@ -86,9 +87,15 @@ def _whole(stage: Stage) -> None:
 
 
 def create(cluster: RunningCluster, name: str, *assignments: Sequence[int]) -> None:
-    with cluster.admin() as admin:
-        new = NewTopic(name=name, assignments=assignments)
-        admin.create_topics([new])[0].raise_for_error()
+    """Create a topic, perhaps while the controller changes: a client that looks for it asks the
+    witnesses as well, which have no Admin service, and gives up.
+    """
+
+    def answer() -> TopicResult:
+        with cluster.admin() as admin:
+            return admin.create_topics([NewTopic(name=name, assignments=assignments)])[0]
+
+    wait_until(answer, "an answer of the controller").raise_for_error()
 
 
 def partitions(cluster: RunningCluster, name: str) -> Sequence[PartitionInfo]:

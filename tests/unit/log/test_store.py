@@ -316,7 +316,9 @@ async def crash(store: OpenStore, directory: Path, copy: Path) -> None:
     await store.store.housekeeping.idle()
     copy.mkdir()
     for path in directory.iterdir():
-        (copy / path.name).write_bytes(path.read_bytes())
+        # LMDB's lock files hold no data, and go with the segments that housekeeping deletes.
+        if not path.name.endswith("-lock"):
+            (copy / path.name).write_bytes(path.read_bytes())
 
 
 @pytest.mark.parametrize("flush", FLUSHES)
