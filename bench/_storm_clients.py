@@ -19,19 +19,20 @@ from quorate.client.calls.topic_calls import retry_wait_ms
 from quorate.client.results import NewTopic, TopicResult
 
 CLIENT_ID: Final = "storm"
-"""What the quota is for."""
+"""The client id that the quota is set for."""
 
 TIMEOUT_S: Final = 300.0
 
 Client = Literal["new", "eager", "old"]
 Change = Literal["create", "delete"]
 WaitMs = Callable[[int, int], int]
-"""How long to wait, by the time that a client was told and the number of its attempts."""
+"""A function that returns how long a client waits, from the time that it was told and the number
+of its attempts."""
 
 
 @dataclass(frozen=True)
 class Storm:
-    """What is changed, for which topics, how many of them by a request, how many at once."""
+    """The load of one run: a change of many topics by requests, several of them at once."""
 
     change: Change
     topics: Sequence[str]
@@ -42,7 +43,7 @@ class Storm:
 
     @property
     def mutations(self) -> int:
-        """Partitions that are created or deleted."""
+        """The number of partitions that are created or deleted."""
         return len(self.topics) * self.partitions
 
     @property
@@ -54,15 +55,15 @@ class Storm:
 
 @dataclass
 class Seen:
-    """What the client has seen."""
+    """The figures of a run as the storming client has seen them."""
 
     elapsed_s: float = 0.0
     """From the first request until the last topic is answered."""
     requests: int = 0
     refused: int = 0
-    """How often a topic was refused for now."""
+    """The number of times that a topic was refused for now."""
     throttle_times_ms: list[int] = field(default_factory=list)
-    """As the client was told; an old one is not told."""
+    """The throttle times that the client was told. An old client is not told."""
     longest_s: float = 0.0
     """From when a batch was begun until all of it was done, refusals and waits included."""
 

@@ -24,7 +24,7 @@ SESSION_TIMEOUT_MS: Final = 60_000
 """Long, because all of them share a core; keep-alives come as often as with the default."""
 
 KEEP_ALIVE_S: Final = 1.0
-"""As ``QuorumClient`` does at the default ``broker.session.timeout.ms``."""
+"""The interval of ``QuorumClient`` at the default ``broker.session.timeout.ms``."""
 
 _AT_ONCE: Final = 10
 

@@ -1,11 +1,11 @@
-"""What a new controller tells 200 brokers that lead 200,000 partitions, at each protocol level.
+"""Measures how a new controller tells 200 brokers which of 200,000 partitions they lead.
 
-INIT LeaderAndIsr and all metadata, at replication factor 3. Level 1 is the old form, with each
-receiver's broker epoch in it. At level 2 all brokers get the same bytes, at level 3 an offset of
-the metadata log. Columns: seconds until all have answered, bytes sent, and the controller's memory:
-peak RSS meanwhile, and PSS after it. The original design needed a request in memory for each
-broker, 30 GB for 200 of them. "bytes per partition", and "changed ms" to encode everything when one
-topic has changed, are of UpdateMetadata at level 2.
+It sends INIT LeaderAndIsr and all metadata, at replication factor 3 and each protocol level. Level
+1 is the old form, with each receiver's broker epoch in it. At level 2 all brokers get the same
+bytes, at level 3 an offset of the metadata log. Columns: seconds until all have answered, bytes
+sent, and the controller's memory: peak RSS meanwhile, and PSS after it. The original design needed
+a request in memory for each broker, 30 GB for 200 of them. "bytes per partition", and "changed ms"
+to encode everything when one topic has changed, are of UpdateMetadata at level 2.
 """
 
 import statistics

@@ -1,4 +1,4 @@
-"""What a storm of topics costs bystanders, with and without a controller mutation quota (KIP-599).
+"""Measures what a storm of topics costs bystanders, with and without a mutation quota (KIP-599).
 
 A client creates 5,000 topics of 4 partitions, or deletes them in one request, as fast as it is
 let: 50 topics a request, 5 requests in flight. It is a new client, which honours the time that it

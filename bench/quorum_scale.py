@@ -1,4 +1,6 @@
-"""What 200,000 and a million partitions cost voters: memory, snapshots, lagging behind, restarts.
+"""Measures what 200,000 and a million partitions cost voters.
+
+The rows are about memory, snapshots, a voter that lags behind, and restarts.
 
 ``--rows 1000000`` measures the million alone, which takes two minutes.
 """
@@ -32,7 +34,9 @@ _WRITTEN = re.compile(r"snapshot \d+ written in (\d+) ms, (\d+) bytes")
 
 
 def memory_mb(quorum: QuorumCluster, *voter_ids: int) -> dict[str, float]:
-    """Of the largest of these voters, or of all: resident, and what ending it would free."""
+    """Return the memory of the largest of these voters, or of all voters: what is resident, and
+    what ending it would free.
+    """
     resident, unique = [], []
     for process in (quorum.processes[one] for one in voter_ids or quorum.processes):
         rollup = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
@@ -96,7 +100,7 @@ class Scale:
             self._row("altogether", {"elections": (await client.status()).term - term})
 
     async def run_long_log(self) -> None:
-        """As many changes behind the last snapshot as there ever are, by default."""
+        """Measure with as many changes behind the last snapshot as there ever are by default."""
         async with connected(self._quorum, session_timeout_ms=30_000) as client:
             many = ManyPartitions(client, topics=self._topics, partitions=self._in_topic)
             empty = memory_mb(self._quorum)

@@ -6,29 +6,30 @@ such requests come in turn.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 
+from quorate.broker.quota.work_turns import TurnQueue
 
-class RoomTurns:
-    """A queue of tasks that wait for room, in the order in which they came."""
+
+class RoomTurns(TurnQueue):
+    """A queue of tasks that wait for room, in the order in which they came.
+
+    While nobody is ``waiting``, nobody needs to call ``go_on``.
+    """
 
     def __init__(self, has_room: Callable[[], bool]) -> None:
-        self.waiting: deque[asyncio.Future[None]] = deque()
-        """The tasks that wait. While it is empty, nobody needs to call ``go_on``."""
+        super().__init__()
         self._has_room = has_room
         self._next_is_due = False
 
     async def wait(self) -> None:
         """Return when there is room, and whoever has waited longer had a turn."""
         if self.waiting or not self._has_room():
-            turn = asyncio.get_running_loop().create_future()
-            self.waiting.append(turn)
-            await turn
+            await self.join()
 
     def go_on(self) -> None:
         """Note that there may be room. One goes on in each pass of the event loop, because what it
-        adds is counted only when it has run. Those who were cancelled wait no more.
+        adds is counted only when it has run.
         """
         if self.waiting and not self._next_is_due and self._has_room():
             self._next_is_due = True
@@ -38,9 +39,5 @@ class RoomTurns:
         self._next_is_due = False
         if not self._has_room():
             return
-        while self.waiting:
-            turn = self.waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                break
+        self.wake_next()
         self.go_on()

@@ -29,23 +29,24 @@ class TurnQueue:
     came."""
 
     def __init__(self) -> None:
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self.waiting: deque[asyncio.Future[None]] = deque()
+        """The turns that are waited for, the one that comes next at the front."""
 
     def __bool__(self) -> bool:
-        return bool(self._waiting)
+        return bool(self.waiting)
 
     def join(self) -> asyncio.Future[None]:
         """Return what is done when it is the caller's turn."""
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        self.waiting.append(turn)
         return turn
 
     def wake_next(self) -> bool:
         """Give a turn to whoever has waited longest, and return whether there is one. Those who
         were cancelled wait no more.
         """
-        while self._waiting:
-            turn = self._waiting.popleft()
+        while self.waiting:
+            turn = self.waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
                 return True

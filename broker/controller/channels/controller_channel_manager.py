@@ -135,7 +135,7 @@ class ControllerChannelManager:
         """Send the changed topics and the brokers, unless brokers find them in the metadata log."""
         topics = frozenset(changed)
         self._shared.requests.forget(name for name in topics if name not in image.topics)
-        if image.inter_broker_protocol >= METADATA_FROM_LOG:
+        if _is_from_log(image):
             self._is_asked_for = False
             return
         for channel in self._channels.values():

@@ -127,16 +127,22 @@ def test_deleted_partitions_make_room() -> None:
     assert codes(cluster.create(("b", 4))) == [errors_pb2.NONE]
 
 
-def test_all_replicas_are_counted_only_near_the_limit_and_once_per_image(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    counted = []
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Gets the offset of each image whose replicas are counted."""
+    offsets: list[int] = []
 
     def count(image: Image) -> object:
-        counted.append(image.offset)
+        offsets.append(image.offset)
         return replica_counts(image)
 
     monkeypatch.setattr(placement, "replica_counts", count)
+    return offsets
+
+
+def test_all_replicas_are_counted_only_near_the_limit_and_once_per_image(
+    counted: list[int],
+) -> None:
     cluster = Cluster(most=1_000)
     for number in range(20):
         cluster.write(cluster.create((f"topic-{number}", 10)))
@@ -146,16 +152,7 @@ def test_all_replicas_are_counted_only_near_the_limit_and_once_per_image(
     assert len(counted) == 2, "what is refused changes nothing"
 
 
-def test_after_a_new_count_many_more_are_accepted_until_the_next(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    counted = []
-
-    def count(image: Image) -> object:
-        counted.append(image.offset)
-        return replica_counts(image)
-
-    monkeypatch.setattr(placement, "replica_counts", count)
+def test_after_a_new_count_many_more_are_accepted_until_the_next(counted: list[int]) -> None:
     cluster = Cluster(most=10 * placement.RECOUNT_AFTER)
     cluster.write(cluster.create(("many", placement.RECOUNT_AFTER)))
     for number in range(5):
