@@ -162,6 +162,7 @@ def fan_out(brokers: int, partitions: int, level: int) -> Iterator[Callable[[], 
     with (
         stub_brokers(brokers) as stubs,
         running_cluster(
+            forked=False,
             brokers=1,
             voters=1,
             config={

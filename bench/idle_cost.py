@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "Idle cost", "3 brokers, 3 voters, no traffic; the busiest and the largest", arguments
     )
     seconds = bench.pick(full=20.0, quick=5.0)
-    with running_cluster(brokers=3, voters=3) as cluster:
+    with running_cluster(brokers=3, voters=3, forked=False) as cluster:
         bench.row({"partitions": 0}, {**idle_cpu_percent(cluster, seconds), **memory_mb(cluster)})
         with AdminClient(cluster.bootstrap) as admin:
             new = [

@@ -159,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     wanted = f"*{bench.pattern or ''}*"
     scenarios = [name for name in SCENARIOS if name == QUIET or fnmatchcase(name, wanted)]
-    with running_cluster() as cluster:
+    with running_cluster(forked=False) as cluster:
         case = Case(cluster, scenarios, bench.pick(full=6.0, quick=2.0))
         samples = [case.measure() for _ in range(bench.repetitions)]
     for name in scenarios:

@@ -169,7 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     brokers = bench.pick(full=9, quick=4)
     case = {"brokers": brokers, "topics": len(storm.topics)}
     in_the_middle_s = storm.requests * storm.interval_s / 2
-    with running_cluster(brokers=brokers, voters=1) as cluster:
+    with running_cluster(brokers=brokers, voters=1, forked=False) as cluster:
         addresses = [cluster.voter_grpc_address(voter) for voter in cluster.voter_ids]
         with MetadataWatch(addresses, cluster.quorum_security()) as watch:
             one = StormOnCluster(cluster, watch, storm)

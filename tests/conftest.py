@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from quorate.testing.fork_server.fork_servers import close_fork_servers
 from tests.support.dead_workers import watch_for_dead_workers
 from tests.support.demands import SERVER_PROCESSES, DemandReport, is_full_run, load_demands
 from tests.support.processes import MARK, kill_all, servers, wait_until_gone
@@ -45,9 +46,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Look at the processes themselves where a test shows a demand with voters and brokers."""
     if item.nodeid.partition("[")[0] not in SHOWN_WITH_SERVERS:
         return (yield)
-    found = servers(os.environ[MARK])
-    item.user_properties.append((SERVER_PROCESSES, found))
-    return (yield)
+    # A test may have a cluster before it begins, or start one that lives until its fixtures end.
+    before = servers(os.environ[MARK])
+    try:
+        return (yield)
+    finally:
+        found = max(before, servers(os.environ[MARK]))
+        item.user_properties.append((SERVER_PROCESSES, found))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -67,6 +72,7 @@ def _no_process_survives() -> Iterator[None]:
     mark = uuid.uuid4().hex
     os.environ[MARK] = mark
     yield
+    close_fork_servers()
     left = wait_until_gone(mark, timeout_s=5.0)
     kill_all(left)
     assert not left, f"processes outlived the tests that started them: {left}"

@@ -4,7 +4,6 @@ import fcntl
 import os
 import secrets
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +24,16 @@ from quorate.cluster.layout import (
     write_config,
 )
 from quorate.cluster.local_cluster_errors import LocalClusterError
-from quorate.cluster.processes import POLL_INTERVAL_MS, is_ours, last_lines, send, spawn, wait_gone
+from quorate.cluster.processes import (
+    POLL_INTERVAL_MS,
+    ChildProcess,
+    Spawner,
+    is_ours,
+    last_lines,
+    send,
+    spawn,
+    wait_gone,
+)
 from quorate.cluster.readiness import Readiness
 from quorate.cluster.settings import Settings
 from quorate.cluster.state import read_pids, remove_state, write_state
@@ -52,13 +60,21 @@ class LocalCluster:
     """
 
     def __init__(
-        self, folder: Path, nodes: Sequence[Node], progress: Progress, *, attached: bool
+        self,
+        folder: Path,
+        nodes: Sequence[Node],
+        progress: Progress,
+        *,
+        attached: bool,
+        spawner: Spawner = spawn,
     ) -> None:
+        """``spawner`` starts the processes. A test may have a faster one."""
         self._attached = attached
         self.folder = folder
         self.nodes = list(nodes)
         self._progress = progress
-        self._children: dict[NodeKey, subprocess.Popen[bytes]] = {}
+        self._spawner = spawner
+        self._children: dict[NodeKey, ChildProcess] = {}
         self._pids = read_pids(folder)
 
     @classmethod
@@ -72,6 +88,7 @@ class LocalCluster:
         settings: Settings,
         progress: Progress,
         attached: bool,
+        spawner: Spawner = spawn,
     ) -> Self:
         """Create a new cluster in an empty folder; write its configuration and its certificates.
 
@@ -93,7 +110,7 @@ class LocalCluster:
         make_certificates(folder, nodes)
         for node in nodes:
             write_config(node)
-        return cls(folder, nodes, progress, attached=attached)
+        return cls(folder, nodes, progress, attached=attached, spawner=spawner)
 
     @classmethod
     def find(cls, folder: Path, progress: Progress, *, attached: bool) -> "LocalCluster | None":
@@ -245,7 +262,7 @@ class LocalCluster:
     def _spawn(self, node: Node) -> None:
         """Start a node that does not run; an earlier process of it may have ended by itself."""
         self._reap(node)
-        child = spawn(node, self.python_of(node), attached=self._attached)
+        child = self._spawner(node, self.python_of(node), attached=self._attached)
         self._children[node.kind, node.id] = child
         self._pids[node.kind, node.id] = child.pid
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import IO, Final, Protocol
 
 from quorate.cluster.layout import Node
 from quorate.common.files.private_files import FILE_MODE, make_private_folder
@@ -32,7 +32,34 @@ def command_line(node: Node, python: str, *, attached: bool) -> list[str]:
     return [*command, EXIT_WITH_PARENT] if attached else command
 
 
-def spawn(node: Node, python: str, *, attached: bool) -> subprocess.Popen[bytes]:
+class ChildProcess(Protocol):
+    """What a cluster uses of a process that it started: a part of ``subprocess.Popen``."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def stdin(self) -> IO[bytes] | None: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self) -> int: ...
+
+
+class Spawner(Protocol):
+    """Starts the process of a node with a Python: ``spawn``, or what a test puts in its place."""
+
+    def __call__(self, node: Node, python: str, *, attached: bool) -> ChildProcess: ...
+
+
+def open_log(node: Node) -> IO[bytes]:
+    """Open the file that a node's process writes its log to; only the owner may read it."""
+    make_private_folder(node.log_path.parent)
+    descriptor = os.open(node.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE)
+    return open(descriptor, "ab")
+
+
+def spawn(node: Node, python: str, *, attached: bool) -> ChildProcess:
     """Start the node's process with this Python.
 
     It gets its own session, so that Ctrl-C reaches only this process.
@@ -40,9 +67,7 @@ def spawn(node: Node, python: str, *, attached: bool) -> subprocess.Popen[bytes]
     With ``attached``, the node stops when this process ends, however it ends: its standard input is
     a pipe from this process.
     """
-    make_private_folder(node.log_path.parent)
-    descriptor = os.open(node.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE)
-    with open(descriptor, "ab") as log_file:
+    with open_log(node) as log_file:
         return subprocess.Popen(
             command_line(node, python, attached=attached),
             stdin=subprocess.PIPE if attached else subprocess.DEVNULL,

@@ -17,9 +17,10 @@ from quorate.cluster.client_options import client_options_of
 from quorate.cluster.layout import Node, NodeKind
 from quorate.cluster.local import START_TIMEOUT_MS, LocalCluster
 from quorate.cluster.local_cluster_errors import LocalClusterError
-from quorate.cluster.processes import last_lines, send
+from quorate.cluster.processes import last_lines, send, spawn
 from quorate.cluster.settings import check_settings
 from quorate.common.tls.identity import Security
+from quorate.testing.fork_server.fork_servers import spawn_forked
 
 POLL_INTERVAL_S: Final = 0.02
 ADMIN_TIMEOUT_MS: Final = 15_000
@@ -221,6 +222,7 @@ def running_cluster(
     timeout_ms: int = START_TIMEOUT_MS,
     progress: Callable[[str], None] = lambda message: None,
     config: Mapping[str, object] | None = None,
+    forked: bool = True,
     **more_config: object,
 ) -> Iterator[RunningCluster]:
     """Run a cluster on free ports, complete when it is given out, and removed without a trace
@@ -230,6 +232,10 @@ def running_cluster(
     Configuration keys are given in ``config``, or as keywords with ``_`` for ``.``:
     ``running_cluster(brokers=3, log_flush="os")``. The processes end when the caller's process
     ends, however it ends.
+
+    The processes are forked from one that has loaded their code, where the system allows it. With
+    ``forked=False`` each is started as in production: a profiler that begins with the interpreter
+    needs that, and whoever measures their memory or their start.
 
     Raises:
         ConfigError: a key is unknown or a value wrong.
@@ -248,6 +254,7 @@ def running_cluster(
             settings=settings,
             progress=progress,
             attached=True,
+            spawner=spawn_forked if forked else spawn,
         )
         cluster.start(timeout_ms=timeout_ms)
         yield RunningCluster(cluster)

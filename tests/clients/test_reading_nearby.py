@@ -21,6 +21,7 @@ from quorate.broker.config.client_keys import RACK_AWARE_SELECTOR
 from quorate.cluster.local import LocalCluster
 from quorate.cluster.settings import check_settings
 from quorate.testing import RunningCluster
+from quorate.testing.fork_server.fork_servers import spawn_forked
 from tests.support.kafka_clients import PATIENCE_S, Confluent, KafkaPython
 from tests.support.whole_cluster import wait_until_known
 
@@ -46,6 +47,7 @@ def cluster() -> Iterator[RunningCluster]:
         settings=check_settings({"replica.selector.class": RACK_AWARE_SELECTOR}),
         progress=lambda _: None,
         attached=True,
+        spawner=spawn_forked,
     )
     for node in local.brokers:
         with node.config_path.open("a", encoding="utf-8") as config:

@@ -190,7 +190,7 @@ def measure(trips: list[Trip], root: Path) -> list[Count]:
 def _measure_batch(trips: list[Trip], root: Path) -> list[Count]:
     with (
         probed_environment(root) as sockets,
-        running_cluster(brokers=3, voters=1, config=LONG_TIMERS) as cluster,
+        running_cluster(brokers=3, voters=1, config=LONG_TIMERS, forked=False) as cluster,
     ):
         return [_measure(trip, cluster, sockets) for trip in trips]
 

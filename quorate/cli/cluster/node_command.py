@@ -12,6 +12,9 @@ import click
 
 from quorate.cli.shared_options import Command, key_values
 
+Program = Callable[[Path, dict[str, Any]], int]
+"""Runs a node with a configuration file and the values that override it; returns an exit code."""
+
 
 @click.group()
 def node() -> None:
@@ -42,8 +45,32 @@ def _node_options(command: Command) -> Command:
     )(command)
 
 
+def load_voter() -> Program:
+    """Load the code of a voter, and return the function that runs one."""
+    from quorate.common.grpc_support.grpc_log import trace_handshakes
+
+    trace_handshakes()
+    from quorate.quorum.process import run
+
+    return run
+
+
+def load_broker() -> Program:
+    """Load the code of a broker, and return the function that runs one."""
+    # kio imports hypothesis wherever it is installed, which doubles the time to start a broker.
+    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
+    from quorate.broker.rpc.grpc_polling import read_in_the_polling_thread
+    from quorate.common.grpc_support.grpc_log import trace_handshakes
+
+    read_in_the_polling_thread()
+    trace_handshakes()
+    from quorate.broker.process import run
+
+    return run
+
+
 def _run(
-    run: Callable[[Path, dict[str, Any]], int],
+    run: Program,
     config: Path,
     settings: tuple[str, ...],
     *,
@@ -78,12 +105,7 @@ def quorum_node(config: Path, settings: tuple[str, ...], exit_with_parent: bool)
       "ssl.keystore.location" = "/etc/quorate/voter-1.pem"
       "ssl.truststore.location" = "/etc/quorate/truststore.pem"
     """
-    from quorate.common.grpc_support.grpc_log import trace_handshakes
-
-    trace_handshakes()
-    from quorate.quorum.process import run
-
-    return _run(run, config, settings, exit_with_parent=exit_with_parent)
+    return _run(load_voter(), config, settings, exit_with_parent=exit_with_parent)
 
 
 @node.command("broker")
@@ -102,13 +124,4 @@ def broker_node(config: Path, settings: tuple[str, ...], exit_with_parent: bool)
       "grpc.listener" = "host1:9192"
       "inter.broker.listener" = "host1:9193"
     """
-    # kio imports hypothesis wherever it is installed, which doubles the time to start a broker.
-    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
-    from quorate.broker.rpc.grpc_polling import read_in_the_polling_thread
-    from quorate.common.grpc_support.grpc_log import trace_handshakes
-
-    read_in_the_polling_thread()
-    trace_handshakes()
-    from quorate.broker.process import run
-
-    return _run(run, config, settings, exit_with_parent=exit_with_parent)
+    return _run(load_broker(), config, settings, exit_with_parent=exit_with_parent)

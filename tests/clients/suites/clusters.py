@@ -14,6 +14,7 @@ from quorate.cluster.layout import Node, plan_cluster, write_config
 from quorate.cluster.local import LocalCluster
 from quorate.cluster.settings import check_settings
 from quorate.common.tls.tls_config import BROKER_SECURITY
+from quorate.testing.fork_server.fork_servers import spawn_forked
 
 
 @contextmanager
@@ -25,7 +26,9 @@ def suite_cluster(brokers: int, config: Mapping[str, object]) -> Iterator[LocalC
         folder, voters=1, brokers=brokers, port=0, settings=settings, cluster_id="suites"
     )
     nodes = [_counted_from_0(node) if node.kind == "broker" else node for node in planned]
-    cluster = LocalCluster(folder, nodes, progress=lambda message: None, attached=True)
+    cluster = LocalCluster(
+        folder, nodes, progress=lambda message: None, attached=True, spawner=spawn_forked
+    )
     try:
         make_certificates(folder, nodes)
         for node in nodes:

@@ -1,0 +1,46 @@
+"""What the test process holds of a forked node: the part of ``subprocess.Popen`` that is used."""
+
+import os
+import select
+from collections.abc import Callable
+from typing import IO
+
+ExitCodes = Callable[[int], int | None]
+
+
+class ForkedProcess:
+    """A node that a fork server forked, and that ends when ``stdin`` is closed."""
+
+    def __init__(self, pid: int, stdin: IO[bytes], exit_code: ExitCodes) -> None:
+        """``exit_code`` asks the fork server, which is the node's parent, for the code of a pid."""
+        self.pid = pid
+        self.stdin = stdin
+        self._ask = exit_code
+        self._exit_code: int | None = None
+        # The server keeps the pid from being given to another process until it is asked about it.
+        self._ended = os.pidfd_open(pid)
+
+    def poll(self) -> int | None:
+        """Return the exit code, or None while the process runs."""
+        if self._exit_code is None and self._has_ended(timeout_ms=0):
+            self._remember_exit_code()
+        return self._exit_code
+
+    def wait(self) -> int:
+        """Wait until the process ends, and return its exit code."""
+        if self._exit_code is None:
+            self._has_ended(timeout_ms=None)
+            self._remember_exit_code()
+        assert self._exit_code is not None
+        return self._exit_code
+
+    def _has_ended(self, *, timeout_ms: int | None) -> bool:
+        # A poll object takes descriptors beyond 1,023, which select does not.
+        waiting = select.poll()
+        waiting.register(self._ended, select.POLLIN)
+        return bool(waiting.poll(timeout_ms))
+
+    def _remember_exit_code(self) -> None:
+        self._exit_code = self._ask(self.pid)
+        if self._exit_code is not None:
+            os.close(self._ended)
