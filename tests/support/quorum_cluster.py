@@ -5,30 +5,33 @@ with QuorumCluster(tmp_path, voters=3) as quorum:
 """
 
 import contextlib
-import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Self, TypeVar
 
 import grpc
 
 from quorate.cluster.cluster_ports import PortReservation
+from quorate.cluster.layout import Node, write_config
+from quorate.cluster.processes import ChildProcess
 from quorate.common.grpc_support.grpc_credentials import channel_credentials
 from quorate.common.tls.certificate_authority import CertificateAuthority
 from quorate.common.tls.identity import Role, Security
 from quorate.common.tls.keystore import load_security
 from quorate.quorum.client.quorum_client import QuorumClient
 from quorate.quorum.voter_channels import ONLY_VOTERS
+from quorate.testing.fork_server.fork_servers import spawn_forked
 from quorate_proto.v1 import quorum_pb2 as pb
 from quorate_proto.v1.quorum_pb2_grpc import QuorumStub
 from tests.support.waiting import wait_until
 
 START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 20.0
 T = TypeVar("T")
 
 
@@ -74,7 +77,7 @@ class QuorumCluster:
         self._raft_ports = dict(zip(self.voter_ids, ports[:voters], strict=True))
         self._grpc_ports = dict(zip(self.voter_ids, ports[voters:], strict=True))
         self._configured: dict[int, list[int]] = {}
-        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.processes: dict[int, ChildProcess] = {}
         self.authority = CertificateAuthority.open(folder / "certs") if secure else None
         self.security = None if self.authority is None else admin_of(self.authority)
 
@@ -98,7 +101,7 @@ class QuorumCluster:
         return self.folder / f"voter-{voter_id}"
 
     def log_text(self, voter_id: int) -> str:
-        return (self.folder / f"voter-{voter_id}.log").read_text()
+        return self._node(voter_id, {}).log_path.read_text()
 
     # -- processes -------------------------------------------------------------------------------
 
@@ -125,13 +128,8 @@ class QuorumCluster:
         )
 
     def start(self, voter_id: int) -> None:
-        config = self.write_config(voter_id)
-        with (self.folder / f"voter-{voter_id}.log").open("ab") as output:
-            self.processes[voter_id] = subprocess.Popen(
-                [sys.executable, "-m", "quorate.quorum", str(config)],
-                stdout=output,
-                stderr=output,
-            )
+        node = self._configured_node(voter_id)
+        self.processes[voter_id] = spawn_forked(node, sys.executable, attached=True)
 
     def start_new(self) -> int:
         """Start one more process with an empty folder, that waits to be added; its id."""
@@ -147,7 +145,7 @@ class QuorumCluster:
 
     def wait_for_exit(self, voter_id: int) -> int:
         """The exit code of a voter that ends by itself."""
-        code = self.processes[voter_id].wait(timeout=START_TIMEOUT_S)
+        code = _finish(self.processes[voter_id], START_TIMEOUT_S)
         del self.processes[voter_id]
         return code
 
@@ -157,7 +155,18 @@ class QuorumCluster:
         return f"{voter_id}@127.0.0.1:{ports}"
 
     def write_config(self, voter_id: int) -> Path:
-        """The voters are those there were when it was first started: nobody edits files later."""
+        """Write the configuration file of a voter, and return its path."""
+        return self._configured_node(voter_id).config_path
+
+    def _node(self, voter_id: int, config: Mapping[str, object]) -> Node:
+        return Node("quorum", voter_id, config, self.folder)
+
+    def _configured_node(self, voter_id: int) -> Node:
+        """Return the voter with its configuration on disk.
+
+        The voters that it names are those there were when it was first started: nobody edits files
+        later.
+        """
         configured = self._configured.setdefault(voter_id, list(self.voter_ids))
         voters = ",".join(self.as_voter(each) for each in configured)
         values: dict[str, object] = {
@@ -168,10 +177,9 @@ class QuorumCluster:
             **self._security_values(voter_id),
             **self.settings,
         }
-        path = self.folder / f"voter-{voter_id}.toml"
-        lines = [f'"{key}" = {json.dumps(value)}\n' for key, value in values.items()]
-        path.write_text("".join(lines))
-        return path
+        node = self._node(voter_id, values)
+        write_config(node)
+        return node
 
     def _security_values(self, voter_id: int) -> dict[str, object]:
         if self.authority is None:
@@ -186,14 +194,14 @@ class QuorumCluster:
         """kill -9."""
         process = self.processes.pop(voter_id)
         process.kill()
-        process.wait()
+        _finish(process)
 
     def stop(self, voter_id: int) -> int:
         """SIGTERM; its exit code."""
         process = self.processes.pop(voter_id)
         process.terminate()
         try:
-            return process.wait(timeout=20)
+            return _finish(process, STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             raise
@@ -205,17 +213,17 @@ class QuorumCluster:
             process.terminate()
         for process in self.processes.values():
             try:
-                process.wait(timeout=20)
+                _finish(process, STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait()
+                _finish(process)
         self.processes.clear()
 
     def pause(self, voter_id: int) -> None:
         """SIGSTOP; returns once every thread has stopped, which kill does not wait for."""
         pid = self.processes[voter_id].pid
         os.kill(pid, signal.SIGSTOP)
-        os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        wait_until(lambda: _threads_stopped(pid), f"voter {voter_id} to stop")
 
     def resume(self, voter_id: int) -> None:
         """SIGCONT."""
@@ -285,15 +293,33 @@ class QuorumCluster:
 
     def check_running(self) -> None:
         for voter_id, process in self.processes.items():
-            if process.poll() is not None:
+            code = process.poll()
+            if code is not None:
                 raise RuntimeError(
-                    f"voter {voter_id} exited with {process.returncode}:\n{self.log_text(voter_id)}"
+                    f"voter {voter_id} exited with {code}:\n{self.log_text(voter_id)}"
                 )
 
     def _logs(self) -> str:
         return "\n".join(
             f"--- voter {voter_id}\n{self.log_text(voter_id)}" for voter_id in self.processes
         )
+
+
+def _finish(process: ChildProcess, timeout_s: float | None = None) -> int:
+    """Wait for the end of a voter's process, let go of its input, and return its exit code."""
+    code = process.wait(timeout_s)
+    if process.stdin is not None:
+        process.stdin.close()
+    return code
+
+
+def _threads_stopped(pid: int) -> bool:
+    states = (path.read_text().rpartition(")")[2].split()[0] for path in _thread_stats(pid))
+    return all(state == "T" for state in states)
+
+
+def _thread_stats(pid: int) -> Iterable[Path]:
+    return Path(f"/proc/{pid}/task").glob("*/stat")
 
 
 @contextlib.asynccontextmanager

@@ -2,6 +2,8 @@
 
 import os
 import select
+import signal
+import subprocess
 from collections.abc import Callable
 from typing import IO
 
@@ -22,23 +24,40 @@ class ForkedProcess:
 
     def poll(self) -> int | None:
         """Return the exit code, or None while the process runs."""
-        if self._exit_code is None and self._has_ended(timeout_ms=0):
+        if self._exit_code is None and self._has_ended(timeout_s=0):
             self._remember_exit_code()
         return self._exit_code
 
-    def wait(self) -> int:
-        """Wait until the process ends, and return its exit code."""
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until the process ends, and return its exit code.
+
+        Raises:
+            subprocess.TimeoutExpired: it runs after ``timeout`` seconds.
+        """
         if self._exit_code is None:
-            self._has_ended(timeout_ms=None)
+            if not self._has_ended(timeout_s=timeout):
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
             self._remember_exit_code()
         assert self._exit_code is not None
         return self._exit_code
 
-    def _has_ended(self, *, timeout_ms: int | None) -> bool:
+    def terminate(self) -> None:
+        """Send SIGTERM, if the process runs."""
+        self._send(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send SIGKILL, if the process runs."""
+        self._send(signal.SIGKILL)
+
+    def _send(self, number: signal.Signals) -> None:
+        if self.poll() is None:
+            signal.pidfd_send_signal(self._ended, number)
+
+    def _has_ended(self, *, timeout_s: float | None) -> bool:
         # A poll object takes descriptors beyond 1,023, which select does not.
         waiting = select.poll()
         waiting.register(self._ended, select.POLLIN)
-        return bool(waiting.poll(timeout_ms))
+        return bool(waiting.poll(None if timeout_s is None else timeout_s * 1000))
 
     def _remember_exit_code(self) -> None:
         self._exit_code = self._ask(self.pid)
