@@ -13,7 +13,7 @@ STAMP := .venv/.locked
 BENCHES := $(filter-out bench/_% bench/hostile.py,$(wildcard bench/*.py))
 
 PYTEST_ARGS ?=
-WORKERS ?= 3
+WORKERS ?= 4
 SEED ?= 1
 STEPS ?=
 CLUSTER ?=

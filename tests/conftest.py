@@ -1,5 +1,6 @@
 """What every test run does: says which demands lack a test, and leaves no process behind."""
 
+import gc
 import os
 import signal
 import uuid
@@ -35,6 +36,17 @@ def pytest_configure(config: pytest.Config) -> None:
         watch_for_dead_workers()
     if not is_worker and is_full_run(config, TESTS_ROOT):
         config.pluginmanager.register(DemandReport(DEMANDS), "demand-report")
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Collect without the garbage collector: ten thousand tests and their modules are no garbage,
+    and looking at them again and again takes a tenth of the run."""
+    gc.disable()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

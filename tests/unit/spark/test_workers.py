@@ -10,9 +10,12 @@ from quorate.spark.reading.batch_reader import REUSED_WORKER, prepare_worker
 
 @pytest.fixture(autouse=True)
 def _fresh_process() -> Iterator[None]:
+    """Let nothing be frozen, as in a new process; the run's own objects are frozen again after
+    that."""
     prepare_worker.cache_clear()
-    yield
     gc.unfreeze()
+    yield
+    gc.freeze()
     prepare_worker.cache_clear()
 
 
