@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,13 @@ from quorate.cluster.layout import Node, plan_cluster, write_config
 from quorate.cluster.processes import ChildProcess, command_line, is_ours
 from quorate.cluster.settings import check_settings
 from quorate.testing.fork_server.command_line import CAPACITY_BYTES
-from quorate.testing.fork_server.fork_servers import ForkServer, spawn_forked
+from quorate.testing.fork_server.fork_servers import (
+    LOST_EXIT_CODE,
+    ForkServer,
+    ForkServers,
+    spawn_forked,
+)
+from tests.support.own_interpreter import run_in_own_interpreter
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -40,6 +47,17 @@ def forked(voter: Node) -> Iterator[ChildProcess]:
     child = spawn_forked(voter, sys.executable, attached=True)
     yield child
     end(child)
+
+
+@pytest.fixture
+def servers() -> Iterator[ForkServers]:
+    made = ForkServers()
+    yield made
+    made.close()
+
+
+def start(servers: ForkServers, node: Node) -> ChildProcess:
+    return servers.spawn(node, sys.executable, attached=True)
 
 
 def parent_of(pid: int) -> int:
@@ -110,3 +128,88 @@ def test_a_command_line_without_room_is_refused_in_the_nodes_log(
     end(child)
     server.close()
     assert "there is room for" in voter.log_path.read_text()
+
+
+def test_a_killed_fork_server_is_replaced_and_its_nodes_go_on(
+    voter: Node, servers: ForkServers
+) -> None:
+    first = start(servers, voter)
+    killed = parent_of(first.pid)
+    os.kill(killed, signal.SIGKILL)
+    wait_until(lambda: parent_of(first.pid) != killed, "the end of the fork server")
+    second = start(servers, voter)
+    assert first.poll() is None
+    assert parent_of(second.pid) not in (killed, parent_of(first.pid), os.getpid())
+    for child in (first, second):
+        os.kill(child.pid, signal.SIGKILL)
+    assert first.wait() == first.poll() == LOST_EXIT_CODE
+    assert second.wait() == -signal.SIGKILL
+    end(first)
+    end(second)
+
+
+def test_an_interrupted_request_does_not_leave_its_answer_to_the_next_one(
+    voter: Node, servers: ForkServers
+) -> None:
+    child = start(servers, voter)
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    os.kill(parent_of(child.pid), signal.SIGSTOP)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            start(servers, voter)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        os.kill(parent_of(child.pid), signal.SIGCONT)
+    next_child = start(servers, voter)
+    assert next_child.pid != child.pid
+    end(next_child)
+    end(child)
+
+
+def test_threads_that_start_nodes_at_once_have_one_server(
+    tmp_path: Path, servers: ForkServers
+) -> None:
+    settings = check_settings({"security.protocol": "PLAINTEXT"})
+    nodes = plan_cluster(
+        tmp_path, voters=3, brokers=0, port=0, settings=settings, cluster_id="threads"
+    )
+    for node in nodes:
+        write_config(node)
+    with ThreadPoolExecutor(len(nodes)) as threads:
+        children = list(threads.map(lambda node: start(servers, node), nodes))
+    assert len({parent_of(child.pid) for child in children}) == 1
+    for node, child in zip(nodes, children, strict=True):
+        assert is_ours(child.pid, node.config_path)
+        end(child)
+
+
+def test_servers_end_although_a_forked_process_holds_their_sockets(
+    voter: Node, servers: ForkServers
+) -> None:
+    end(start(servers, voter))
+    # As with os.fork, which a process with threads should not call.
+    copies = [os.dup(server._requests.fileno()) for server in servers._servers.values()]
+    servers.close()
+    for copy in copies:
+        os.close(copy)
+
+
+def start_in_a_fork(voter: Node) -> None:
+    """Start a node, and one from a fork of this process, which has servers of its own."""
+    first = spawn_forked(voter, sys.executable, attached=True)
+    pid = os.fork()
+    child = spawn_forked(voter, sys.executable, attached=True)
+    assert (parent_of(child.pid) == parent_of(first.pid)) == (pid != 0)
+    end(child)
+    if pid:
+        assert os.waitpid(pid, 0)[1] == 0
+        end(first)
+
+
+def test_a_fork_of_this_process_has_servers_of_its_own(voter: Node) -> None:
+    run_in_own_interpreter(start_in_a_fork, voter)

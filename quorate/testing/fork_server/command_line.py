@@ -21,8 +21,9 @@ _ARG_END: Final = 49 - _FIELDS_BEFORE_NAME_ENDS
 
 
 def can_be_written() -> bool:
-    """Return whether this system lets a process write its command line: Linux does."""
-    return _MEMORY.exists()
+    """Return whether this system lets a process write its command line: Linux does, but some
+    sandboxes do not tell the addresses."""
+    return _MEMORY.exists() and _addresses()[0] > 0
 
 
 def write_command_line(words: Sequence[str]) -> None:
@@ -32,10 +33,15 @@ def write_command_line(words: Sequence[str]) -> None:
         ValueError: the words are longer than the command line that the process started with.
     """
     shown = b"".join(word.encode() + b"\0" for word in words)
-    fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
-    start, end = int(fields[_ARG_START]), int(fields[_ARG_END])
+    start, end = _addresses()
     if len(shown) > end - start:
         raise ValueError(f"a command line of {len(shown)} bytes: there is room for {end - start}")
     with _MEMORY.open("r+b", buffering=0) as memory:
         memory.seek(start)
         memory.write(shown.ljust(end - start, b"\0"))
+
+
+def _addresses() -> tuple[int, int]:
+    """Return the addresses where the command line begins and ends."""
+    fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+    return int(fields[_ARG_START]), int(fields[_ARG_END])

@@ -1,4 +1,8 @@
-"""The fork servers of this process: started with the first node, ended with the process."""
+"""The fork servers of this process: started with the first node, ended with the process.
+
+A server that has ended, or whose answer was not waited for (Ctrl-C), is replaced at the next start.
+The nodes that it forked go on. Only their exit codes are lost.
+"""
 
 import atexit
 import json
@@ -8,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from functools import cache
+from contextlib import suppress
 from typing import Any, Final
 
 from quorate.cluster.layout import Node, NodeKind
@@ -16,8 +20,11 @@ from quorate.cluster.processes import ChildProcess, command_line, open_log, spaw
 from quorate.testing.fork_server.command_line import ROOM, can_be_written
 from quorate.testing.fork_server.forked_process import ForkedProcess
 
+KINDS: Final[tuple[NodeKind, ...]] = ("quorum", "broker")
 _MODULE: Final = "quorate.testing.fork_server.server"
 _MESSAGE_BYTES: Final = 64 << 10
+LOST_EXIT_CODE: Final = 255
+"""The exit code of a node that ended without its fork server, which alone knows the code."""
 _NOT_COMPARED: Final = frozenset({"PYTEST_CURRENT_TEST"})
 """Variables that pytest changes from test to test, and that no node reads."""
 
@@ -36,6 +43,10 @@ class ForkServer:
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )
+
+    def can_answer(self) -> bool:
+        """Return whether the server runs, and its next answer is that to the next request."""
+        return self._requests.fileno() >= 0 and self._process.poll() is None
 
     def fork(self, node: Node) -> ForkedProcess:
         """Fork a process for this node. Its standard input is a pipe from this process."""
@@ -57,70 +68,101 @@ class ForkServer:
     def close(self) -> None:
         """End the server. The nodes that it forked do not end with it."""
         with self._lock:
-            self._requests.close()
+            self._hang_up()
         self._process.wait()
 
     def _poll(self, pid: int) -> int | None:
-        code = self._ask({"poll": pid})["exit_code"]
+        try:
+            code = self._ask({"poll": pid})["exit_code"]
+        except OSError:
+            return LOST_EXIT_CODE
         return None if code is None else int(code)
 
     def _ask(self, request: Mapping[str, Any], files: list[int] | None = None) -> Mapping[str, Any]:
+        """Return the answer to a request.
+
+        Raises:
+            ConnectionError: the server has ended.
+        """
         with self._lock:
-            socket.send_fds(self._requests, [json.dumps(request).encode()], files or [])
-            answer = self._requests.recv(_MESSAGE_BYTES)
+            try:
+                socket.send_fds(self._requests, [json.dumps(request).encode()], files or [])
+                answer = self._requests.recv(_MESSAGE_BYTES)
+            except BaseException:
+                # The next request would get the answer to this one.
+                self._hang_up()
+                raise
         if not answer:
-            raise RuntimeError(f"the fork server ended with exit code {self._process.wait()}")
+            raise ConnectionError("the fork server has ended")
         read: Mapping[str, Any] = json.loads(answer)
         return read
 
+    def _hang_up(self) -> None:
+        """End the connection, of which a process that this one forked may hold a copy."""
+        with suppress(OSError):
+            self._requests.shutdown(socket.SHUT_RDWR)
+        self._requests.close()
+
 
 class ForkServers:
-    """A fork server for each kind of node."""
+    """A fork server for each kind of node, from the first node that is forked."""
 
     def __init__(self) -> None:
-        # Both at once: most clusters have both kinds, and loading takes most of a second.
-        self._servers: Mapping[NodeKind, ForkServer] = {
-            "quorum": ForkServer("quorum"),
-            "broker": ForkServer("broker"),
-        }
+        self._lock = threading.Lock()
+        self._servers: dict[NodeKind, ForkServer] = {}
 
     def spawn(self, node: Node, python: str, *, attached: bool) -> ChildProcess:
         """Start the node's process: fork it, or start it as anything else is started.
 
-        A node is forked only if the forked process is what a started one would be: the same Python,
-        and the environment that the fork server was started with.
+        A node is forked only if it would be started with the same Python and the environment that
+        the fork server was started with.
         """
-        server = self._servers[node.kind]
-        if attached and python == sys.executable and server.environment == _environment():
-            return server.fork(node)
+        if attached and python == sys.executable and can_be_written():
+            server = self._server(node.kind)
+            if server.environment == _environment():
+                return server.fork(node)
         return spawn(node, python, attached=attached)
 
     def close(self) -> None:
-        """End the servers."""
-        for server in self._servers.values():
-            server.close()
+        """End the servers; the next node starts new ones."""
+        with self._lock:
+            while self._servers:
+                self._servers.popitem()[1].close()
+
+    def _server(self, wanted: NodeKind) -> ForkServer:
+        """Return the server for nodes of this kind; start the servers that do not run."""
+        with self._lock:
+            # Both at once: most clusters have both kinds, and loading takes most of a second.
+            for kind in KINDS:
+                server = self._servers.get(kind)
+                if server is None or not server.can_answer():
+                    if server is not None:
+                        server.close()
+                    self._servers[kind] = ForkServer(kind)
+            return self._servers[wanted]
 
 
-@cache
-def _fork_servers() -> ForkServers:
-    servers = ForkServers()
-    atexit.register(close_fork_servers)
-    return servers
+_of_this_process = ForkServers()
 
 
 def spawn_forked(node: Node, python: str, *, attached: bool) -> ChildProcess:
     """Start the node's process; fork it where that is possible."""
-    if not can_be_written():
-        return spawn(node, python, attached=attached)
-    return _fork_servers().spawn(node, python, attached=attached)
+    return _of_this_process.spawn(node, python, attached=attached)
 
 
 def close_fork_servers() -> None:
     """End the fork servers of this process; the next node starts new ones."""
-    if _fork_servers.cache_info().currsize:
-        servers = _fork_servers()
-        _fork_servers.cache_clear()
-        servers.close()
+    _of_this_process.close()
+
+
+def _begin_without_servers() -> None:
+    """Leave the servers to the process from which this one was forked: answers would be mixed."""
+    global _of_this_process
+    _of_this_process = ForkServers()
+
+
+atexit.register(close_fork_servers)
+os.register_at_fork(after_in_child=_begin_without_servers)
 
 
 def _environment() -> Mapping[str, str]:

@@ -19,7 +19,7 @@ class ForkedProcess:
         self.stdin = stdin
         self._ask = exit_code
         self._exit_code: int | None = None
-        # The server keeps the pid from being given to another process until it is asked about it.
+        # While the server runs, nobody else gets the pid until the server is asked about it.
         self._ended = os.pidfd_open(pid)
 
     def poll(self) -> int | None:

@@ -17,7 +17,6 @@ import json
 import os
 import socket
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -58,7 +57,10 @@ def _serve(requests: socket.socket) -> Sequence[str] | None:
                 requests.close()
                 return _command(request["fork"])
             answer = {"pid": pid}
-        requests.send(json.dumps(answer).encode())
+        try:
+            requests.send(json.dumps(answer).encode())
+        except BrokenPipeError:
+            return None
 
 
 def _fork(words: Sequence[str], folder: str, files: Sequence[int]) -> int:
@@ -67,7 +69,7 @@ def _fork(words: Sequence[str], folder: str, files: Sequence[int]) -> int:
     It returns when the forked process shows its own command line: who asked may look for it at
     once.
     """
-    assert threading.active_count() == 1, "only a process with one thread may fork"
+    assert len(os.listdir("/proc/self/task")) == 1, "only a process with one thread may fork"
     done_here, done_there = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -85,11 +87,11 @@ def _become_node(words: Sequence[str], folder: str, files: Sequence[int]) -> Non
     """Give the forked process what a started one has: a session, a folder, files, a command
     line."""
     os.setsid()
-    os.chdir(folder)
     standard_input, output = files
     os.dup2(standard_input, 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
+    os.chdir(folder)
     write_command_line(words)
 
 
