@@ -1,10 +1,7 @@
 """One run: the cluster, the loads, the standing readers, the events, and what must hold."""
 
-import json
 import os
 import random
-import subprocess
-import sys
 import tempfile
 import threading
 from collections import Counter
@@ -14,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from quorate.client.results import NewTopic
+from tests.campaign.cluster.replica_differences import comparing_process
 from tests.faults.cluster import BROKER, SETTINGS, VOTER, VOTER_SETTINGS, FaultCluster
 from tests.faults.events import MOVED, Events
 from tests.faults.loads import (
@@ -171,18 +169,12 @@ class FaultRun:
             for partition, offset in list(self._loads[topic].acknowledged.offsets.values()):
                 name = f"{self._topic_ids[topic].hex()}-{partition}"
                 ends[name] = max(ends.get(name, 0), offset + 1)
-        with tempfile.TemporaryDirectory(prefix="quorate-copies-") as folder:
+        with (
+            tempfile.TemporaryDirectory(prefix="quorate-copies-") as folder,
+            comparing_process() as compare,
+        ):
             copies = self._cluster.copied_folders(Path(folder))
-            done = subprocess.run(
-                [sys.executable, "-m", "tests.campaign.cluster.replica_differences"],
-                input=json.dumps([[str(copy) for copy in copies], ends]),
-                capture_output=True,
-                text=True,
-                check=False,
-                cwd=Path(__file__).parents[2],
-            )
-        assert done.returncode == 0, done.stderr
-        unreadable, differing = json.loads(done.stdout)
+            unreadable, differing = compare(copies, ends)
         assert not unreadable, f"damaged batches on {unreadable}"
         assert not differing, f"replicas differ: {differing}"
 

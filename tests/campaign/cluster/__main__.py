@@ -16,7 +16,7 @@ import msgspec
 
 from quorate.testing import running_cluster
 from tests.campaign.cluster.cluster_level import BROKER, CONFIG, VOTER, ClusterCampaign
-from tests.campaign.cluster.nursery import nursery
+from tests.campaign.cluster.replica_differences import Compare, comparing_process
 from tests.campaign.damage import KINDS
 from tests.campaign.folder_level import work_folder
 from tests.campaign.outcome import Case, table
@@ -30,11 +30,12 @@ def main() -> int:
     first = 0 if options.only is None else options.only
     numbers = list(range(first, first + (options.cases if options.only is None else 1)))
     cases: list[Case] = []
-    while len(cases) < len(numbers):
-        for case in _on_one_cluster(numbers[len(cases) :], options):
-            cases.append(case)
-            if case.is_finding or options.verbose or options.only is not None:
-                _say(f"{time.monotonic() - began:.0f} s: {case}")
+    with comparing_process() as compare:
+        while len(cases) < len(numbers):
+            for case in _on_one_cluster(compare, numbers[len(cases) :], options):
+                cases.append(case)
+                if case.is_finding or options.verbose or options.only is not None:
+                    _say(f"{time.monotonic() - began:.0f} s: {case}")
     _say(table(cases))
     _say(f"seed {options.seed}, {time.monotonic() - began:.0f} s")
     if options.json:
@@ -43,18 +44,17 @@ def main() -> int:
     return 1 if any(case.is_finding for case in cases) else 0
 
 
-def _on_one_cluster(numbers: list[int], options: argparse.Namespace) -> Iterator[Case]:
+def _on_one_cluster(
+    compare: Compare, numbers: list[int], options: argparse.Namespace
+) -> Iterator[Case]:
     """Run cases until one of them is a finding: the next ones get a new cluster."""
     kinds = [options.kind] if options.kind else [BROKER, BROKER, VOTER]
     work = work_folder()
     folder = work / "cluster"
     try:
-        with (
-            nursery(folder) as warm,
-            running_cluster(brokers=3, voters=3, folder=folder, config=CONFIG) as cluster,
-        ):
+        with running_cluster(brokers=3, voters=3, folder=folder, config=CONFIG) as cluster:
             damages = [options.damage] if options.damage else KINDS
-            campaign = ClusterCampaign(warm, cluster, options.seed, work, damages)
+            campaign = ClusterCampaign(compare, cluster, options.seed, work, damages)
             for case in campaign.run(numbers, kinds):
                 if case.is_finding and options.keep is not None:
                     kept = options.keep / f"cluster-{case.number}"

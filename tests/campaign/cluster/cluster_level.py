@@ -16,8 +16,8 @@ from quorate.client.errors import QuorateError
 from quorate.cluster.client_options import client_options_of
 from quorate.cluster.local_cluster_errors import LocalClusterError
 from quorate.testing import RunningCluster
-from tests.campaign.cluster.nursery import Nursery
 from tests.campaign.cluster.promises import BrokenPromise, Promises
+from tests.campaign.cluster.replica_differences import Compare
 from tests.campaign.damage import Damage, carry_out, choose
 from tests.campaign.outcome import Case, Outcome, Verdict
 from tests.campaign.refusals import refusal
@@ -56,14 +56,14 @@ class ClusterCampaign:
 
     def __init__(
         self,
-        nursery: Nursery,
+        compare: Compare,
         cluster: RunningCluster,
         seed: int,
         work: Path,
         damages: Sequence[str],
     ) -> None:
-        """``damages`` are the kinds of damage to choose from."""
-        self._nursery, self._cluster, self._seed, self._work = nursery, cluster, seed, work
+        """``compare`` compares replicas, and ``damages`` are the kinds of damage to choose from."""
+        self._compare, self._cluster, self._seed, self._work = compare, cluster, seed, work
         self._damages = damages
         self._promises = Promises(cluster, random.Random(seed))
         self._copies: dict[Path, list[Path]] = {}
@@ -153,15 +153,15 @@ class ClusterCampaign:
         """
         brokers = self._cluster.broker_ids
         folders = [self._folder(BROKER, each) for each in brokers]
-        asked = ("differences", [str(folder) for folder in folders], self._promises.ends())
-        unreadable, differing = self._nursery.ask(*asked)
+        ends = self._promises.ends()
+        unreadable, differing = self._compare(folders, ends)
         if unreadable:
             for number in unreadable:
                 shutil.rmtree(folders[number])
             self._start_nodes(BROKER, brokers)
             self._wait_until_whole()
             self._kill_all(BROKER)
-            _, differing = self._nursery.ask(*asked)
+            _, differing = self._compare(folders, ends)
         if differing:
             for folder in folders:
                 shutil.copytree(folder, self._cluster.folder / "differing" / folder.name)

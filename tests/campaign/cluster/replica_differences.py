@@ -3,9 +3,11 @@
 import asyncio
 import json
 import shutil
+import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +17,7 @@ from tests.campaign.trial import in_child, value_of
 from tests.support.stored_logs import Batches, batches_of
 
 _LIMIT_S = 60.0
+_ROOT = Path(__file__).parents[3]
 
 
 class Differences(NamedTuple):
@@ -39,6 +42,31 @@ def differences(folders: Sequence[Path], ends: Mapping[str, int]) -> Differences
             shutil.copytree(folder, copies[-1])
         said = Path(work) / "said.txt"
         return value_of(in_child(lambda: _compared(copies, ends), _LIMIT_S, said))
+
+
+Compare = Callable[[Sequence[Path], Mapping[str, int]], Differences]
+
+
+@contextmanager
+def comparing_process() -> Iterator[Compare]:
+    """Give ``differences`` to a process that has threads, as every process with a gRPC connection
+    does: it is called in a process that has loaded the code of a log, and that ends with this one.
+    """
+    command = [sys.executable, "-m", "tests.campaign.cluster.replica_differences"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, cwd=_ROOT
+    ) as process:
+        requests, answers = process.stdin, process.stdout
+        assert requests is not None
+        assert answers is not None
+
+        def compare(folders: Sequence[Path], ends: Mapping[str, int]) -> Differences:
+            requests.write(json.dumps([[str(folder) for folder in folders], ends]) + "\n")
+            answer = answers.readline()
+            assert answer, "the process that compares folders has failed, and said why"
+            return Differences(*json.loads(answer))
+
+        yield compare
 
 
 class _Copy(NamedTuple):
@@ -96,9 +124,12 @@ def _differing(name: str, logs: Sequence[_Copy], wanted: int, end: int) -> list[
 
 
 def main() -> None:
-    """Compare the folders below the ends that standard input names, in JSON; print the result."""
-    folders, ends = json.load(sys.stdin)
-    sys.stdout.write(json.dumps(differences([Path(folder) for folder in folders], ends)))
+    """Compare the folders below the ends that each line of standard input names, in JSON; print a
+    line with the result."""
+    for line in sys.stdin:
+        folders, ends = json.loads(line)
+        sys.stdout.write(json.dumps(differences([Path(folder) for folder in folders], ends)) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
