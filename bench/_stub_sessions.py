@@ -17,14 +17,15 @@ from quorate.common.types import BrokerId, Endpoint, SessionId
 from quorate.metadata_log.codec import encode_transaction
 from quorate.metadata_log.features import NEWEST_METADATA_VERSION
 from quorate.metadata_log.records import BrokerRegistration, Operation, Transaction
+from quorate.quorum.client.watch import HEARTBEAT_MAX_MS, watch_request
+from quorate.quorum.keep_alive_intervals import interval_to_keep_ms
 from quorate.quorum.voter_channels import open_channel, stub_of
 from quorate_proto.v1 import quorum_pb2 as pb
 
 SESSION_TIMEOUT_MS: Final = 60_000
-"""Long, because all of them share a core; keep-alives come as often as with the default."""
-
-KEEP_ALIVE_S: Final = 1.0
-"""The interval of ``QuorumClient`` at the default ``broker.session.timeout.ms``."""
+"""Long, because all of them share a core; keep-alives come as often as with the default, and with
+up to 1,000 sessions the leader names the same interval.
+"""
 
 _AT_ONCE: Final = 10
 
@@ -109,12 +110,12 @@ class _Broker:
             sequence += 1
             await call.write(pb.KeepAliveRequest(session_id=self._session_id, sequence=sequence))
             answer = await call.read()
+            assert not answer.not_leader, "the leader changed"
             assert answer.alive, "the session is gone"
-            await asyncio.sleep(KEEP_ALIVE_S)
+            interval_ms = interval_to_keep_ms(SESSION_TIMEOUT_MS, answer.interval_ms)
+            await asyncio.sleep(interval_ms / 1000)
 
     async def _watch(self) -> None:
-        call: Any = self._stub.Watch(
-            pb.WatchRequest(from_offset=0, metadata_version_max=NEWEST_METADATA_VERSION)
-        )
+        call: Any = self._stub.Watch(watch_request(heartbeat_max_ms=HEARTBEAT_MAX_MS))
         while isinstance(await call.read(), pb.WatchEvent):
             pass

@@ -110,9 +110,16 @@ class BrokerEnvironment(Protocol):
 
 
 CUT_OFF_AFTER_MS: Final = 2_000
-"""A broker without an answer to its keep-alives for this time has lost sight of the quorum. It
-sends one each second.
-"""
+UNANSWERED_MS: Final = 1_000
+
+
+def has_lost_sight_of_the_quorum(silent_ms: float, keep_alive_interval_ms: float) -> bool:
+    """Return whether a broker knows too little of the quorum to judge what others know of it.
+
+    A keep-alive has been due for ``UNANSWERED_MS`` then, and the last one that was answered was
+    sent ``CUT_OFF_AFTER_MS`` ago at least.
+    """
+    return silent_ms > max(CUT_OFF_AFTER_MS, keep_alive_interval_ms + UNANSWERED_MS)
 
 
 class ProcessEnvironment:
@@ -152,7 +159,8 @@ class ProcessEnvironment:
         )
 
     def _is_cut_off(self) -> bool:
-        return self.now_ms() - self.quorum.last_keep_alive_ms > CUT_OFF_AFTER_MS
+        silent_ms = self.now_ms() - self.quorum.last_keep_alive_ms
+        return has_lost_sight_of_the_quorum(silent_ms, self.quorum.keep_alive_interval_ms)
 
     def client_listener(self, passwords: VerifiedPasswords) -> GrpcListener:
         return client_listener(self._config, self._clients, passwords, self._refusals)

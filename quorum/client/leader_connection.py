@@ -16,6 +16,7 @@ from quorate.quorum.client.pending_transactions import (
     session_gone,
     settle,
 )
+from quorate.quorum.keep_alive_intervals import interval_to_keep_ms
 from quorate.quorum.quorum_errors import TransactionInvalid, TransactionTooLarge
 from quorate.quorum.voter_channels import stub_of
 from quorate_proto.v1 import quorum_pb2 as pb
@@ -47,16 +48,20 @@ class LeaderConnection:
         pending: PendingTransactions,
         work: asyncio.Event,
         *,
-        on_kept_alive: Callable[[int], None],
+        on_kept_alive: Callable[[int, float], None],
         on_session_gone: Callable[[SessionId], None],
         mark: Callable[[], int],
     ) -> None:
-        """``mark`` returns the mark of the log folder, which keep-alives carry."""
+        """``mark`` returns the mark of the log folder, which keep-alives carry.
+
+        ``on_kept_alive`` takes the time at which an answered keep-alive was sent, and that until
+        the next one, in ms.
+        """
         self._directory = directory
         self._address = address
         self._stub = stub_of(directory.channel(address))
         self._session_id = session_id
-        self._interval_s = min(session_timeout_ms / 6, 1_000) / 1000
+        self._timeout_ms = session_timeout_ms
         self._pending = pending
         self._work = work
         self._on_kept_alive = on_kept_alive
@@ -113,10 +118,11 @@ class LeaderConnection:
                 if not answer.alive:
                     self._on_session_gone(self._session_id)
                     return
-                self._on_kept_alive(sent_ms)
+                interval_ms = interval_to_keep_ms(self._timeout_ms, answer.interval_ms)
+                self._on_kept_alive(sent_ms, interval_ms)
                 self._keep_alive_is_owed = False
                 self._heard()
-                await asyncio.sleep(self._interval_s)
+                await asyncio.sleep(interval_ms / 1000)
         except TimeoutError:
             raise LeaderGone from None
         finally:

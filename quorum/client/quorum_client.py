@@ -26,6 +26,7 @@ from quorate.quorum.client.pending_transactions import (
     fail,
 )
 from quorate.quorum.client.watch import SnapshotLoaded, TransactionsApplied, WatchEvent, follow
+from quorate.quorum.keep_alive_intervals import own_interval_ms
 from quorate.quorum.quorum_errors import OutcomeUnknown, QuorumError, QuorumUnavailable, SessionLost
 from quorate.quorum.voter_channels import stub_of
 from quorate_proto.v1 import quorum_pb2 as pb
@@ -71,6 +72,8 @@ class QuorumClient:
         self.session_id = NO_SESSION
         self.last_keep_alive_ms = 0
         """The time at which the last answered keep-alive was sent, by ``time.monotonic`` in ms."""
+        self.keep_alive_interval_ms = own_interval_ms(session_timeout_ms)
+        """The time from that keep-alive until the next one is sent."""
         self._pending = PendingTransactions()
         self._deadlines = DeadlineTimer(self._expire)
         self._work = asyncio.Event()
@@ -196,8 +199,9 @@ class QuorumClient:
                 leader = None
                 await asyncio.sleep(_PAUSE_S)
 
-    def _kept_alive(self, sent_ms: int) -> None:
+    def _kept_alive(self, sent_ms: int, interval_ms: float) -> None:
         self.last_keep_alive_ms = max(self.last_keep_alive_ms, sent_ms)
+        self.keep_alive_interval_ms = interval_ms
 
     def _session_gone(self, session_id: SessionId) -> None:
         if session_id != self.session_id:

@@ -26,9 +26,14 @@ log = logging.getLogger(__name__)
 _PAUSE_S = 0.1
 
 SILENCE_S = 3.0
-"""Three times as long as a living voter is ever silent. After it, the voter is stopped, or a link
-is cut.
+"""Three times as long as a living voter is ever silent that has not said otherwise. After it, the
+voter is stopped, or a link is cut.
 """
+
+HEARTBEAT_MAX_MS: Final = 2_000
+"""A voter that many watch may send events as rarely as this, and says so before."""
+
+_UNTOLD_HEARTBEAT_MS: Final = 1_000
 
 
 class SnapshotLoaded(NamedTuple):
@@ -49,7 +54,11 @@ WatchEvent = SnapshotLoaded | TransactionsApplied
 
 
 def watch_request(
-    from_offset: int = 0, *, from_oldest: bool = False, linearizable: bool = False
+    from_offset: int = 0,
+    *,
+    from_oldest: bool = False,
+    linearizable: bool = False,
+    heartbeat_max_ms: int = 0,
 ) -> pb.WatchRequest:
     """Return the request of a client that reads what this release reads."""
     return pb.WatchRequest(
@@ -57,6 +66,7 @@ def watch_request(
         from_oldest=from_oldest,
         linearizable=linearizable,
         metadata_version_max=NEWEST_METADATA_VERSION,
+        heartbeat_max_ms=heartbeat_max_ms,
     )
 
 
@@ -85,7 +95,7 @@ async def follow(directory: VoterDirectory, start: MetadataOffset) -> AsyncItera
             if error.code() == grpc.StatusCode.FAILED_PRECONDITION:
                 raise MetadataUnreadable(why) from error
         except TimeoutError:
-            why = f"silent for {SILENCE_S:g} s"
+            why = "silent for too long"
         attempt += 1
         log.info("watch at voter %s lost (%s); going on from %d", address, why, next_offset)
         if attempt > 1:
@@ -95,7 +105,8 @@ async def follow(directory: VoterDirectory, start: MetadataOffset) -> AsyncItera
 async def _from_one_voter(
     directory: VoterDirectory, address: str, start: MetadataOffset
 ) -> AsyncIterator[WatchEvent]:
-    call = stub_of(directory.channel(address)).Watch(watch_request(start))
+    request = watch_request(start, heartbeat_max_ms=HEARTBEAT_MAX_MS)
+    call = stub_of(directory.channel(address)).Watch(request)
     async for event in read_events(call, start):
         yield event
 
@@ -119,12 +130,20 @@ async def read_events(call: Any, start: MetadataOffset) -> AsyncIterator[WatchEv
 
 
 async def _received(call: Any) -> AsyncGenerator[pb.WatchEvent, None]:  # noqa: ANN401 - as above
+    patience_s = SILENCE_S
     while True:
-        async with asyncio.timeout(SILENCE_S):
+        async with asyncio.timeout(patience_s):
             event: Any = await call.read()
         if not isinstance(event, pb.WatchEvent):
             return
+        patience_s = _patience_s(event.heartbeat_ms)
         yield event
+
+
+def _patience_s(heartbeat_ms: int) -> float:
+    """Return the time within which another event must come after one that named this heartbeat."""
+    longer_ms = min(heartbeat_ms, HEARTBEAT_MAX_MS) - _UNTOLD_HEARTBEAT_MS
+    return SILENCE_S + max(0, longer_ms) / 1000
 
 
 async def decoded(

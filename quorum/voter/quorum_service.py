@@ -146,6 +146,7 @@ class QuorumService(QuorumServicer):
                         sequence=ping.sequence,
                         alive=answer is KeepAlive.ALIVE,
                         leader_id=leader_id,
+                        interval_ms=self._voter.keep_alive_interval_ms(session_id),
                     )
         finally:
             self._voter.keep_alive_stream_closed(session_id, stream)
@@ -208,7 +209,8 @@ class QuorumService(QuorumServicer):
         if request.linearizable:
             at_least = await self._everything_acknowledged(context)
         try:
-            events = watch(self._voter, start, frozenset(request.record_kinds), at_least)
+            kinds = frozenset(request.record_kinds)
+            events = watch(self._voter, start, kinds, at_least, request.heartbeat_max_ms / 1000)
             async with contextlib.aclosing(events):
                 async for event in events:
                     yield event

@@ -272,6 +272,10 @@ class Voter:
             self._marks.hear(session_id, mark)
         return answer if self.heard_majority_just_now else KeepAlive.NO_ANSWER
 
+    def keep_alive_interval_ms(self, session_id: SessionId) -> int:
+        """Return the interval at which the session is to send keep-alives, 0 for its own."""
+        return self._sessions.interval_ms(session_id)
+
     def keep_alive_stream_closed(self, session_id: SessionId, stream: object) -> None:
         self._sessions.stream_closed(session_id, stream)
 

@@ -24,6 +24,21 @@ EVENT_BYTES: Final = 1 << 20
 HEARTBEAT_S: Final = 1.0
 """A watcher hears at least this often that its voter lives, by an event without news."""
 
+HEARTBEAT_MAX_S: Final = 2.0
+"""Where many watch, this may pass until an event without news, for those who allow it. The event
+before says so, and they are as much more patient.
+"""
+
+HEARTBEATS_PER_S: Final = 500
+"""All watchers together are sent about this many events without news, if they allow it. Each costs
+some 0.2 ms.
+"""
+
+TOGETHER_S: Final = 0.05
+"""Where many watch, events without news go out at multiples of this time. To wake up once for all
+that are due saves a fifth of what the voter costs at rest.
+"""
+
 PACE_S: Final = 0.000_2
 """The pause after an event, per watcher. However many there are, the voter sends 5,000 events a
 second at most, and the transactions that gather meanwhile share events.
@@ -42,9 +57,10 @@ async def watch(
     start: MetadataOffset | None,
     record_kinds: frozenset[str],
     at_least: MetadataOffset = NOTHING,
+    heartbeat_max_s: float = HEARTBEAT_S,
 ) -> AsyncGenerator[pb.WatchEvent, None]:
-    """Yield events without end, one at least every ``HEARTBEAT_S``. If ``start`` is None, begin
-    with the oldest.
+    """Yield events without end, one at least every ``HEARTBEAT_S`` or as the last one says, which
+    names no more than ``heartbeat_max_s``. If ``start`` is None, begin with the oldest.
 
     A snapshot of the present image is of ``at_least`` or later, which is applied.
 
@@ -58,7 +74,7 @@ async def watch(
             for event in _snapshot_events(kept.chunks, kept.offset):
                 yield event
             start = kept.next_offset
-        async for event in _events(voter, start, record_kinds, at_least):
+        async for event in _events(voter, start, record_kinds, at_least, heartbeat_max_s):
             yield event
     finally:
         voter.watchers -= 1
@@ -69,9 +85,11 @@ async def _events(
     start: MetadataOffset,
     record_kinds: frozenset[str],
     at_least: MetadataOffset,
+    heartbeat_max_s: float,
 ) -> AsyncIterator[pb.WatchEvent]:
     next_offset = start
     told_offset = start - 1
+    heartbeat_s = HEARTBEAT_S
     while True:
         if next_offset < 1:
             snapshot = await voter.snapshot.of(
@@ -82,6 +100,7 @@ async def _events(
             # Continue after the no-ops that follow the image's last transaction: they may be
             # compacted away. The watcher is told of them by an event without transactions.
             told_offset, next_offset = snapshot.offset, snapshot.next_offset
+            heartbeat_s = HEARTBEAT_S
             continue
         entries, through = await _entries(voter, next_offset)
         if through is None:
@@ -89,14 +108,27 @@ async def _events(
             continue
         if through > told_offset:
             wanted = [entry for entry in entries if _is_wanted(entry, record_kinds)]
-            yield _event(wanted, through)
+            heartbeat_s = _heartbeat_s(voter, heartbeat_max_s)
+            yield _event(wanted, through, heartbeat_s)
             told_offset = through
         next_offset = MetadataOffset(max(next_offset, through + 1))
         if through >= voter.applied_offset:
             # One event costs about as much as ten transactions in it.
             await asyncio.sleep(voter.watchers * PACE_S)
-            while not await _news(voter, through):
-                yield _event((), through)
+            while not await _news(voter, through, heartbeat_s):
+                heartbeat_s = _heartbeat_s(voter, heartbeat_max_s)
+                yield _event((), through, heartbeat_s)
+
+
+def _heartbeat_s(voter: Voter, most_s: float) -> float:
+    """Return the time within which the next event follows.
+
+    It is short without a leader, so that no watcher stays for longer than ``HEARTBEAT_S`` after
+    ``LEADERLESS_S``, which no interval exceeds.
+    """
+    if voter.without_leader_since is not None:
+        return HEARTBEAT_S
+    return max(HEARTBEAT_S, min(voter.watchers / HEARTBEATS_PER_S, most_s, HEARTBEAT_MAX_S))
 
 
 def _snapshot_events(chunks: Sequence[bytes], offset: MetadataOffset) -> Iterator[pb.WatchEvent]:
@@ -122,9 +154,9 @@ async def _entries(
     return entries, entries[-1].offset if cut_short else applied
 
 
-async def _news(voter: Voter, known: MetadataOffset) -> bool:
-    """Wait for something to be applied after ``known``; return False after
-    ``HEARTBEAT_S`` without.
+async def _news(voter: Voter, known: MetadataOffset, heartbeat_s: float) -> bool:
+    """Wait for something to be applied after ``known``; return False after ``heartbeat_s``
+    without.
     """
     if voter.applied_offset > known:
         return True
@@ -132,7 +164,11 @@ async def _news(voter: Voter, known: MetadataOffset) -> bool:
     if since is not None and clock_s() - since > LEADERLESS_S:
         raise VoterCutOff
     try:
-        async with asyncio.timeout(HEARTBEAT_S):
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + heartbeat_s
+        if heartbeat_s > HEARTBEAT_S:
+            ends_s = ends_s // TOGETHER_S * TOGETHER_S
+        async with asyncio.timeout_at(ends_s):
             while voter.applied_offset <= known:
                 await voter.changed()
     except TimeoutError:
@@ -140,13 +176,16 @@ async def _news(voter: Voter, known: MetadataOffset) -> bool:
     return True
 
 
-def _event(entries: Sequence[LogEntry], applied_offset: MetadataOffset) -> pb.WatchEvent:
+def _event(
+    entries: Sequence[LogEntry], applied_offset: MetadataOffset, heartbeat_s: float
+) -> pb.WatchEvent:
     return pb.WatchEvent(
         transactions=[
             pb.WatchedTransaction(offset=entry.offset, transaction=entry.transaction)
             for entry in entries
         ],
         applied_offset=applied_offset,
+        heartbeat_ms=int(1000 * heartbeat_s) if heartbeat_s > HEARTBEAT_S else 0,
     )
 
 

@@ -25,17 +25,17 @@ _sym_db = _symbol_database.Default()
 from quorate_proto.v1 import metadata_pb2 as quorate__proto_dot_v1_dot_metadata__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dquorate_proto/v1/quorum.proto\x12\nquorate.v1\x1a\x1fquorate_proto/v1/metadata.proto\"Q\n\x12OpenSessionRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\"a\n\x13OpenSessionResponse\x12\x12\n\nsession_id\x18\x01 \x01(\x0c\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\x12\x12\n\ncluster_id\x18\x03 \x01(\t\x12\x0e\n\x06offset\x18\x04 \x01(\x03\"F\n\x10KeepAliveRequest\x12\x12\n\nsession_id\x18\x01 \x01(\x0c\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x0c\n\x04mark\x18\x03 \x01(\x03\"[\n\x11KeepAliveResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\r\n\x05\x61live\x18\x02 \x01(\x08\x12\x11\n\tleader_id\x18\x03 \x01(\x03\x12\x12\n\nnot_leader\x18\x04 \x01(\x08\"9\n\x13\x43loseSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\x0c\x12\x0e\n\x06reason\x18\x02 \x01(\t\"&\n\x14\x43loseSessionResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\":\n\rTransactFrame\x12\x14\n\x0ctransactions\x18\x01 \x03(\x0c\x12\x13\n\x0brequest_ids\x18\x02 \x03(\x04\"\xa1\x01\n\rTransactReply\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12*\n\x06status\x18\x02 \x01(\x0e\x32\x1a.quorate.v1.TransactStatus\x12-\n\x06result\x18\x03 \x01(\x0b\x32\x1d.quorate.v1.TransactionResult\x12\x11\n\tleader_id\x18\x04 \x01(\x05\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\"Y\n\x0bTakenEffect\x12\x13\n\x0brequest_ids\x18\x01 \x03(\x04\x12\x0f\n\x07offsets\x18\x02 \x03(\x03\x12\x12\n\noperations\x18\x03 \x03(\r\x12\x10\n\x08versions\x18\x04 \x03(\x03\"o\n\x12TransactReplyFrame\x12*\n\x07replies\x18\x01 \x03(\x0b\x32\x19.quorate.v1.TransactReply\x12-\n\x0ctaken_effect\x18\x02 \x01(\x0b\x32\x17.quorate.v1.TakenEffect\":\n\x0bReadRequest\x12\x14\n\x0clinearizable\x18\x01 \x01(\x08\x12\x15\n\rinclude_image\x18\x02 \x01(\x08\"0\n\x0cReadResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x10\n\x08snapshot\x18\x02 \x01(\x0c\"\x82\x01\n\x0cWatchRequest\x12\x13\n\x0b\x66rom_offset\x18\x01 \x01(\x03\x12\x14\n\x0crecord_kinds\x18\x02 \x03(\t\x12\x13\n\x0b\x66rom_oldest\x18\x03 \x01(\x08\x12\x14\n\x0clinearizable\x18\x04 \x01(\x08\x12\x1c\n\x14metadata_version_max\x18\x05 \x01(\x05\"\x89\x01\n\nWatchEvent\x12\x34\n\x0ctransactions\x18\x01 \x03(\x0b\x32\x1e.quorate.v1.WatchedTransaction\x12\x16\n\x0esnapshot_chunk\x18\x02 \x01(\x0c\x12\x15\n\rsnapshot_done\x18\x03 \x01(\x08\x12\x16\n\x0e\x61pplied_offset\x18\x04 \x01(\x03\"9\n\x12WatchedTransaction\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x13\n\x0btransaction\x18\x02 \x01(\x0c\"\x15\n\x13QuorumStatusRequest\"\xcf\x01\n\x0bVoterStatus\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\x12\x14\n\x0craft_address\x18\x02 \x01(\t\x12\x14\n\x0cgrpc_address\x18\x03 \x01(\t\x12\x11\n\tconnected\x18\x04 \x01(\x08\x12\x14\n\x0cmatch_offset\x18\x05 \x01(\x03\x12\x10\n\x08observer\x18\x06 \x01(\x08\x12\x14\n\x0c\x64irectory_id\x18\x07 \x01(\x0c\x12\x0b\n\x03lag\x18\x08 \x01(\x03\x12\x15\n\rlast_heard_ms\x18\t \x01(\x03\x12\r\n\x05stale\x18\n \x01(\t\"\x9a\x02\n\x14QuorumStatusResponse\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x11\n\tleader_id\x18\x03 \x01(\x05\x12\x0c\n\x04term\x18\x04 \x01(\x03\x12\x15\n\rcommit_offset\x18\x05 \x01(\x03\x12\x16\n\x0e\x61pplied_offset\x18\x06 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x07 \x01(\x03\x12\'\n\x06voters\x18\x08 \x03(\x0b\x32\x17.quorate.v1.VoterStatus\x12\x10\n\x08sessions\x18\t \x01(\x05\x12\x19\n\x11voter_set_version\x18\n \x01(\x03\x12\x1c\n\x14metadata_version_max\x18\x0b \x01(\x05\"O\n\x0f\x41\x64\x64VoterRequest\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\x12\x14\n\x0craft_address\x18\x02 \x01(\t\x12\x14\n\x0cgrpc_address\x18\x03 \x01(\t\"w\n\x10\x41\x64\x64VoterProgress\x12(\n\x05phase\x18\x01 \x01(\x0e\x32\x19.quorate.v1.AddVoterPhase\x12\x14\n\x0cmatch_offset\x18\x02 \x01(\x03\x12\x13\n\x0blast_offset\x18\x03 \x01(\x03\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\"&\n\x12RemoveVoterRequest\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\"%\n\x13RemoveVoterResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\"-\n\x19TransferLeadershipRequest\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\"=\n\x1aTransferLeadershipResponse\x12\x11\n\tleader_id\x18\x01 \x01(\x05\x12\x0c\n\x04term\x18\x02 \x01(\x03*\x93\x01\n\x0eTransactStatus\x12\x11\n\rTRANSACT_DONE\x10\x00\x12\x17\n\x13TRANSACT_NOT_LEADER\x10\x01\x12\x14\n\x10TRANSACT_UNKNOWN\x10\x02\x12\x16\n\x12TRANSACT_TOO_LARGE\x10\x03\x12\x11\n\rTRANSACT_BUSY\x10\x04\x12\x14\n\x10TRANSACT_INVALID\x10\x05*X\n\rAddVoterPhase\x12\x18\n\x14\x41\x44\x44_VOTER_CONNECTING\x10\x00\x12\x19\n\x15\x41\x44\x44_VOTER_CATCHING_UP\x10\x01\x12\x12\n\x0e\x41\x44\x44_VOTER_DONE\x10\x02\x32\x8d\x06\n\x06Quorum\x12N\n\x0bOpenSession\x12\x1e.quorate.v1.OpenSessionRequest\x1a\x1f.quorate.v1.OpenSessionResponse\x12L\n\tKeepAlive\x12\x1c.quorate.v1.KeepAliveRequest\x1a\x1d.quorate.v1.KeepAliveResponse(\x01\x30\x01\x12Q\n\x0c\x43loseSession\x12\x1f.quorate.v1.CloseSessionRequest\x1a .quorate.v1.CloseSessionResponse\x12I\n\x08Transact\x12\x19.quorate.v1.TransactFrame\x1a\x1e.quorate.v1.TransactReplyFrame(\x01\x30\x01\x12\x39\n\x04Read\x12\x17.quorate.v1.ReadRequest\x1a\x18.quorate.v1.ReadResponse\x12;\n\x05Watch\x12\x18.quorate.v1.WatchRequest\x1a\x16.quorate.v1.WatchEvent0\x01\x12Q\n\x0cQuorumStatus\x12\x1f.quorate.v1.QuorumStatusRequest\x1a .quorate.v1.QuorumStatusResponse\x12G\n\x08\x41\x64\x64Voter\x12\x1b.quorate.v1.AddVoterRequest\x1a\x1c.quorate.v1.AddVoterProgress0\x01\x12N\n\x0bRemoveVoter\x12\x1e.quorate.v1.RemoveVoterRequest\x1a\x1f.quorate.v1.RemoveVoterResponse\x12\x63\n\x12TransferLeadership\x12%.quorate.v1.TransferLeadershipRequest\x1a&.quorate.v1.TransferLeadershipResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dquorate_proto/v1/quorum.proto\x12\nquorate.v1\x1a\x1fquorate_proto/v1/metadata.proto\"Q\n\x12OpenSessionRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\"a\n\x13OpenSessionResponse\x12\x12\n\nsession_id\x18\x01 \x01(\x0c\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\x12\x12\n\ncluster_id\x18\x03 \x01(\t\x12\x0e\n\x06offset\x18\x04 \x01(\x03\"F\n\x10KeepAliveRequest\x12\x12\n\nsession_id\x18\x01 \x01(\x0c\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x0c\n\x04mark\x18\x03 \x01(\x03\"p\n\x11KeepAliveResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\r\n\x05\x61live\x18\x02 \x01(\x08\x12\x11\n\tleader_id\x18\x03 \x01(\x03\x12\x12\n\nnot_leader\x18\x04 \x01(\x08\x12\x13\n\x0binterval_ms\x18\x05 \x01(\x05\"9\n\x13\x43loseSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\x0c\x12\x0e\n\x06reason\x18\x02 \x01(\t\"&\n\x14\x43loseSessionResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\":\n\rTransactFrame\x12\x14\n\x0ctransactions\x18\x01 \x03(\x0c\x12\x13\n\x0brequest_ids\x18\x02 \x03(\x04\"\xa1\x01\n\rTransactReply\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12*\n\x06status\x18\x02 \x01(\x0e\x32\x1a.quorate.v1.TransactStatus\x12-\n\x06result\x18\x03 \x01(\x0b\x32\x1d.quorate.v1.TransactionResult\x12\x11\n\tleader_id\x18\x04 \x01(\x05\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\"Y\n\x0bTakenEffect\x12\x13\n\x0brequest_ids\x18\x01 \x03(\x04\x12\x0f\n\x07offsets\x18\x02 \x03(\x03\x12\x12\n\noperations\x18\x03 \x03(\r\x12\x10\n\x08versions\x18\x04 \x03(\x03\"o\n\x12TransactReplyFrame\x12*\n\x07replies\x18\x01 \x03(\x0b\x32\x19.quorate.v1.TransactReply\x12-\n\x0ctaken_effect\x18\x02 \x01(\x0b\x32\x17.quorate.v1.TakenEffect\":\n\x0bReadRequest\x12\x14\n\x0clinearizable\x18\x01 \x01(\x08\x12\x15\n\rinclude_image\x18\x02 \x01(\x08\"0\n\x0cReadResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x10\n\x08snapshot\x18\x02 \x01(\x0c\"\x9c\x01\n\x0cWatchRequest\x12\x13\n\x0b\x66rom_offset\x18\x01 \x01(\x03\x12\x14\n\x0crecord_kinds\x18\x02 \x03(\t\x12\x13\n\x0b\x66rom_oldest\x18\x03 \x01(\x08\x12\x14\n\x0clinearizable\x18\x04 \x01(\x08\x12\x1c\n\x14metadata_version_max\x18\x05 \x01(\x05\x12\x18\n\x10heartbeat_max_ms\x18\x06 \x01(\x05\"\x9f\x01\n\nWatchEvent\x12\x34\n\x0ctransactions\x18\x01 \x03(\x0b\x32\x1e.quorate.v1.WatchedTransaction\x12\x16\n\x0esnapshot_chunk\x18\x02 \x01(\x0c\x12\x15\n\rsnapshot_done\x18\x03 \x01(\x08\x12\x16\n\x0e\x61pplied_offset\x18\x04 \x01(\x03\x12\x14\n\x0cheartbeat_ms\x18\x05 \x01(\x05\"9\n\x12WatchedTransaction\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x13\n\x0btransaction\x18\x02 \x01(\x0c\"\x15\n\x13QuorumStatusRequest\"\xcf\x01\n\x0bVoterStatus\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\x12\x14\n\x0craft_address\x18\x02 \x01(\t\x12\x14\n\x0cgrpc_address\x18\x03 \x01(\t\x12\x11\n\tconnected\x18\x04 \x01(\x08\x12\x14\n\x0cmatch_offset\x18\x05 \x01(\x03\x12\x10\n\x08observer\x18\x06 \x01(\x08\x12\x14\n\x0c\x64irectory_id\x18\x07 \x01(\x0c\x12\x0b\n\x03lag\x18\x08 \x01(\x03\x12\x15\n\rlast_heard_ms\x18\t \x01(\x03\x12\r\n\x05stale\x18\n \x01(\t\"\x9a\x02\n\x14QuorumStatusResponse\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x11\n\tleader_id\x18\x03 \x01(\x05\x12\x0c\n\x04term\x18\x04 \x01(\x03\x12\x15\n\rcommit_offset\x18\x05 \x01(\x03\x12\x16\n\x0e\x61pplied_offset\x18\x06 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x07 \x01(\x03\x12\'\n\x06voters\x18\x08 \x03(\x0b\x32\x17.quorate.v1.VoterStatus\x12\x10\n\x08sessions\x18\t \x01(\x05\x12\x19\n\x11voter_set_version\x18\n \x01(\x03\x12\x1c\n\x14metadata_version_max\x18\x0b \x01(\x05\"O\n\x0f\x41\x64\x64VoterRequest\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\x12\x14\n\x0craft_address\x18\x02 \x01(\t\x12\x14\n\x0cgrpc_address\x18\x03 \x01(\t\"w\n\x10\x41\x64\x64VoterProgress\x12(\n\x05phase\x18\x01 \x01(\x0e\x32\x19.quorate.v1.AddVoterPhase\x12\x14\n\x0cmatch_offset\x18\x02 \x01(\x03\x12\x13\n\x0blast_offset\x18\x03 \x01(\x03\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\"&\n\x12RemoveVoterRequest\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\"%\n\x13RemoveVoterResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\"-\n\x19TransferLeadershipRequest\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\"=\n\x1aTransferLeadershipResponse\x12\x11\n\tleader_id\x18\x01 \x01(\x05\x12\x0c\n\x04term\x18\x02 \x01(\x03*\x93\x01\n\x0eTransactStatus\x12\x11\n\rTRANSACT_DONE\x10\x00\x12\x17\n\x13TRANSACT_NOT_LEADER\x10\x01\x12\x14\n\x10TRANSACT_UNKNOWN\x10\x02\x12\x16\n\x12TRANSACT_TOO_LARGE\x10\x03\x12\x11\n\rTRANSACT_BUSY\x10\x04\x12\x14\n\x10TRANSACT_INVALID\x10\x05*X\n\rAddVoterPhase\x12\x18\n\x14\x41\x44\x44_VOTER_CONNECTING\x10\x00\x12\x19\n\x15\x41\x44\x44_VOTER_CATCHING_UP\x10\x01\x12\x12\n\x0e\x41\x44\x44_VOTER_DONE\x10\x02\x32\x8d\x06\n\x06Quorum\x12N\n\x0bOpenSession\x12\x1e.quorate.v1.OpenSessionRequest\x1a\x1f.quorate.v1.OpenSessionResponse\x12L\n\tKeepAlive\x12\x1c.quorate.v1.KeepAliveRequest\x1a\x1d.quorate.v1.KeepAliveResponse(\x01\x30\x01\x12Q\n\x0c\x43loseSession\x12\x1f.quorate.v1.CloseSessionRequest\x1a .quorate.v1.CloseSessionResponse\x12I\n\x08Transact\x12\x19.quorate.v1.TransactFrame\x1a\x1e.quorate.v1.TransactReplyFrame(\x01\x30\x01\x12\x39\n\x04Read\x12\x17.quorate.v1.ReadRequest\x1a\x18.quorate.v1.ReadResponse\x12;\n\x05Watch\x12\x18.quorate.v1.WatchRequest\x1a\x16.quorate.v1.WatchEvent0\x01\x12Q\n\x0cQuorumStatus\x12\x1f.quorate.v1.QuorumStatusRequest\x1a .quorate.v1.QuorumStatusResponse\x12G\n\x08\x41\x64\x64Voter\x12\x1b.quorate.v1.AddVoterRequest\x1a\x1c.quorate.v1.AddVoterProgress0\x01\x12N\n\x0bRemoveVoter\x12\x1e.quorate.v1.RemoveVoterRequest\x1a\x1f.quorate.v1.RemoveVoterResponse\x12\x63\n\x12TransferLeadership\x12%.quorate.v1.TransferLeadershipRequest\x1a&.quorate.v1.TransferLeadershipResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'quorate_proto.v1.quorum_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TRANSACTSTATUS']._serialized_start=2304
-  _globals['_TRANSACTSTATUS']._serialized_end=2451
-  _globals['_ADDVOTERPHASE']._serialized_start=2453
-  _globals['_ADDVOTERPHASE']._serialized_end=2541
+  _globals['_TRANSACTSTATUS']._serialized_start=2373
+  _globals['_TRANSACTSTATUS']._serialized_end=2520
+  _globals['_ADDVOTERPHASE']._serialized_start=2522
+  _globals['_ADDVOTERPHASE']._serialized_end=2610
   _globals['_OPENSESSIONREQUEST']._serialized_start=78
   _globals['_OPENSESSIONREQUEST']._serialized_end=159
   _globals['_OPENSESSIONRESPONSE']._serialized_start=161
@@ -43,47 +43,47 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_KEEPALIVEREQUEST']._serialized_start=260
   _globals['_KEEPALIVEREQUEST']._serialized_end=330
   _globals['_KEEPALIVERESPONSE']._serialized_start=332
-  _globals['_KEEPALIVERESPONSE']._serialized_end=423
-  _globals['_CLOSESESSIONREQUEST']._serialized_start=425
-  _globals['_CLOSESESSIONREQUEST']._serialized_end=482
-  _globals['_CLOSESESSIONRESPONSE']._serialized_start=484
-  _globals['_CLOSESESSIONRESPONSE']._serialized_end=522
-  _globals['_TRANSACTFRAME']._serialized_start=524
-  _globals['_TRANSACTFRAME']._serialized_end=582
-  _globals['_TRANSACTREPLY']._serialized_start=585
-  _globals['_TRANSACTREPLY']._serialized_end=746
-  _globals['_TAKENEFFECT']._serialized_start=748
-  _globals['_TAKENEFFECT']._serialized_end=837
-  _globals['_TRANSACTREPLYFRAME']._serialized_start=839
-  _globals['_TRANSACTREPLYFRAME']._serialized_end=950
-  _globals['_READREQUEST']._serialized_start=952
-  _globals['_READREQUEST']._serialized_end=1010
-  _globals['_READRESPONSE']._serialized_start=1012
-  _globals['_READRESPONSE']._serialized_end=1060
-  _globals['_WATCHREQUEST']._serialized_start=1063
-  _globals['_WATCHREQUEST']._serialized_end=1193
-  _globals['_WATCHEVENT']._serialized_start=1196
-  _globals['_WATCHEVENT']._serialized_end=1333
-  _globals['_WATCHEDTRANSACTION']._serialized_start=1335
-  _globals['_WATCHEDTRANSACTION']._serialized_end=1392
-  _globals['_QUORUMSTATUSREQUEST']._serialized_start=1394
-  _globals['_QUORUMSTATUSREQUEST']._serialized_end=1415
-  _globals['_VOTERSTATUS']._serialized_start=1418
-  _globals['_VOTERSTATUS']._serialized_end=1625
-  _globals['_QUORUMSTATUSRESPONSE']._serialized_start=1628
-  _globals['_QUORUMSTATUSRESPONSE']._serialized_end=1910
-  _globals['_ADDVOTERREQUEST']._serialized_start=1912
-  _globals['_ADDVOTERREQUEST']._serialized_end=1991
-  _globals['_ADDVOTERPROGRESS']._serialized_start=1993
-  _globals['_ADDVOTERPROGRESS']._serialized_end=2112
-  _globals['_REMOVEVOTERREQUEST']._serialized_start=2114
-  _globals['_REMOVEVOTERREQUEST']._serialized_end=2152
-  _globals['_REMOVEVOTERRESPONSE']._serialized_start=2154
-  _globals['_REMOVEVOTERRESPONSE']._serialized_end=2191
-  _globals['_TRANSFERLEADERSHIPREQUEST']._serialized_start=2193
-  _globals['_TRANSFERLEADERSHIPREQUEST']._serialized_end=2238
-  _globals['_TRANSFERLEADERSHIPRESPONSE']._serialized_start=2240
-  _globals['_TRANSFERLEADERSHIPRESPONSE']._serialized_end=2301
-  _globals['_QUORUM']._serialized_start=2544
-  _globals['_QUORUM']._serialized_end=3325
+  _globals['_KEEPALIVERESPONSE']._serialized_end=444
+  _globals['_CLOSESESSIONREQUEST']._serialized_start=446
+  _globals['_CLOSESESSIONREQUEST']._serialized_end=503
+  _globals['_CLOSESESSIONRESPONSE']._serialized_start=505
+  _globals['_CLOSESESSIONRESPONSE']._serialized_end=543
+  _globals['_TRANSACTFRAME']._serialized_start=545
+  _globals['_TRANSACTFRAME']._serialized_end=603
+  _globals['_TRANSACTREPLY']._serialized_start=606
+  _globals['_TRANSACTREPLY']._serialized_end=767
+  _globals['_TAKENEFFECT']._serialized_start=769
+  _globals['_TAKENEFFECT']._serialized_end=858
+  _globals['_TRANSACTREPLYFRAME']._serialized_start=860
+  _globals['_TRANSACTREPLYFRAME']._serialized_end=971
+  _globals['_READREQUEST']._serialized_start=973
+  _globals['_READREQUEST']._serialized_end=1031
+  _globals['_READRESPONSE']._serialized_start=1033
+  _globals['_READRESPONSE']._serialized_end=1081
+  _globals['_WATCHREQUEST']._serialized_start=1084
+  _globals['_WATCHREQUEST']._serialized_end=1240
+  _globals['_WATCHEVENT']._serialized_start=1243
+  _globals['_WATCHEVENT']._serialized_end=1402
+  _globals['_WATCHEDTRANSACTION']._serialized_start=1404
+  _globals['_WATCHEDTRANSACTION']._serialized_end=1461
+  _globals['_QUORUMSTATUSREQUEST']._serialized_start=1463
+  _globals['_QUORUMSTATUSREQUEST']._serialized_end=1484
+  _globals['_VOTERSTATUS']._serialized_start=1487
+  _globals['_VOTERSTATUS']._serialized_end=1694
+  _globals['_QUORUMSTATUSRESPONSE']._serialized_start=1697
+  _globals['_QUORUMSTATUSRESPONSE']._serialized_end=1979
+  _globals['_ADDVOTERREQUEST']._serialized_start=1981
+  _globals['_ADDVOTERREQUEST']._serialized_end=2060
+  _globals['_ADDVOTERPROGRESS']._serialized_start=2062
+  _globals['_ADDVOTERPROGRESS']._serialized_end=2181
+  _globals['_REMOVEVOTERREQUEST']._serialized_start=2183
+  _globals['_REMOVEVOTERREQUEST']._serialized_end=2221
+  _globals['_REMOVEVOTERRESPONSE']._serialized_start=2223
+  _globals['_REMOVEVOTERRESPONSE']._serialized_end=2260
+  _globals['_TRANSFERLEADERSHIPREQUEST']._serialized_start=2262
+  _globals['_TRANSFERLEADERSHIPREQUEST']._serialized_end=2307
+  _globals['_TRANSFERLEADERSHIPRESPONSE']._serialized_start=2309
+  _globals['_TRANSFERLEADERSHIPRESPONSE']._serialized_end=2370
+  _globals['_QUORUM']._serialized_start=2613
+  _globals['_QUORUM']._serialized_end=3394
 # @@protoc_insertion_point(module_scope)

@@ -172,6 +172,7 @@ class KeepAliveResponse(google.protobuf.message.Message):
     ALIVE_FIELD_NUMBER: builtins.int
     LEADER_ID_FIELD_NUMBER: builtins.int
     NOT_LEADER_FIELD_NUMBER: builtins.int
+    INTERVAL_MS_FIELD_NUMBER: builtins.int
     sequence: builtins.int
     """Of the request."""
     alive: builtins.bool
@@ -180,6 +181,8 @@ class KeepAliveResponse(google.protobuf.message.Message):
     """Voter that answers; with not_leader: voter to ask, 0 if unknown."""
     not_leader: builtins.bool
     """Says nothing of the session: ask the leader."""
+    interval_ms: builtins.int
+    """The next keep-alive is wanted after this time; 0: at the client's own interval, which is shorter."""
     def __init__(
         self,
         *,
@@ -187,8 +190,9 @@ class KeepAliveResponse(google.protobuf.message.Message):
         alive: builtins.bool = ...,
         leader_id: builtins.int = ...,
         not_leader: builtins.bool = ...,
+        interval_ms: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["alive", b"alive", "leader_id", b"leader_id", "not_leader", b"not_leader", "sequence", b"sequence"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["alive", b"alive", "interval_ms", b"interval_ms", "leader_id", b"leader_id", "not_leader", b"not_leader", "sequence", b"sequence"]) -> None: ...
 
 Global___KeepAliveResponse: typing_extensions.TypeAlias = KeepAliveResponse
 
@@ -417,6 +421,7 @@ class WatchRequest(google.protobuf.message.Message):
     FROM_OLDEST_FIELD_NUMBER: builtins.int
     LINEARIZABLE_FIELD_NUMBER: builtins.int
     METADATA_VERSION_MAX_FIELD_NUMBER: builtins.int
+    HEARTBEAT_MAX_MS_FIELD_NUMBER: builtins.int
     from_offset: builtins.int
     """First offset wanted: last known + 1; 0 asks for a snapshot first."""
     from_oldest: builtins.bool
@@ -425,6 +430,8 @@ class WatchRequest(google.protobuf.message.Message):
     """Begin once everything acknowledged before this call is applied here; a snapshot has all of it."""
     metadata_version_max: builtins.int
     """The client reads records up to this level; 0: it is of release 0.1.0, which reads 4."""
+    heartbeat_max_ms: builtins.int
+    """The client allows this time between events if the event before says so; 0: a second."""
     @property
     def record_kinds(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Only transactions holding one of these kinds; empty = all (needed to follow the image)."""
@@ -437,8 +444,9 @@ class WatchRequest(google.protobuf.message.Message):
         from_oldest: builtins.bool = ...,
         linearizable: builtins.bool = ...,
         metadata_version_max: builtins.int = ...,
+        heartbeat_max_ms: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["from_offset", b"from_offset", "from_oldest", b"from_oldest", "linearizable", b"linearizable", "metadata_version_max", b"metadata_version_max", "record_kinds", b"record_kinds"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["from_offset", b"from_offset", "from_oldest", b"from_oldest", "heartbeat_max_ms", b"heartbeat_max_ms", "linearizable", b"linearizable", "metadata_version_max", b"metadata_version_max", "record_kinds", b"record_kinds"]) -> None: ...
 
 Global___WatchRequest: typing_extensions.TypeAlias = WatchRequest
 
@@ -452,12 +460,15 @@ class WatchEvent(google.protobuf.message.Message):
     SNAPSHOT_CHUNK_FIELD_NUMBER: builtins.int
     SNAPSHOT_DONE_FIELD_NUMBER: builtins.int
     APPLIED_OFFSET_FIELD_NUMBER: builtins.int
+    HEARTBEAT_MS_FIELD_NUMBER: builtins.int
     snapshot_chunk: builtins.bytes
     """A piece of an encoded snapshot, in order."""
     snapshot_done: builtins.bool
     """The last piece was sent; transactions follow from its offset + 1."""
     applied_offset: builtins.int
     """Everything up to here has been sent (no-ops included)."""
+    heartbeat_ms: builtins.int
+    """The next event follows within this time; 0: within a second."""
     @property
     def transactions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___WatchedTransaction]:
         """Applied transactions, in order."""
@@ -469,8 +480,9 @@ class WatchEvent(google.protobuf.message.Message):
         snapshot_chunk: builtins.bytes = ...,
         snapshot_done: builtins.bool = ...,
         applied_offset: builtins.int = ...,
+        heartbeat_ms: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["applied_offset", b"applied_offset", "snapshot_chunk", b"snapshot_chunk", "snapshot_done", b"snapshot_done", "transactions", b"transactions"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["applied_offset", b"applied_offset", "heartbeat_ms", b"heartbeat_ms", "snapshot_chunk", b"snapshot_chunk", "snapshot_done", b"snapshot_done", "transactions", b"transactions"]) -> None: ...
 
 Global___WatchEvent: typing_extensions.TypeAlias = WatchEvent
 

@@ -78,6 +78,7 @@ class Scene:
         monkeypatch.setattr(self.directory, "channel", lambda _address: None)
         self.pending = PendingTransactions()
         self.work = asyncio.Event()
+        self.intervals_ms: list[float] = []
 
     def Transact(self) -> Stream:
         return self.transactions
@@ -95,14 +96,15 @@ class Scene:
             6_000,
             self.pending,
             self.work,
-            on_kept_alive=lambda _sent_ms: None,
+            on_kept_alive=lambda _sent_ms, interval_ms: self.intervals_ms.append(interval_ms),
             on_session_gone=lambda _session_id: None,
             mark=lambda: 7,
         )
         return asyncio.create_task(tenure.run())
 
-    def answer_keep_alive(self) -> None:
-        self.keep_alives.answers.put_nowait(pb.KeepAliveResponse(alive=True))
+    def answer_keep_alive(self, interval_ms: int = 0) -> None:
+        answer = pb.KeepAliveResponse(alive=True, interval_ms=interval_ms)
+        self.keep_alives.answers.put_nowait(answer)
 
     def transact(self) -> "asyncio.Future[Any]":
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -190,6 +192,28 @@ def test_idle_client_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
         scene.answer_keep_alive()
         await pass_time(0.95)
         assert scene.quorum.asked == []
+        tenure.cancel()
+
+    run(test, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("named_ms", "kept_ms"), [(0, 1_000), (500, 1_000), (1_600, 1_600), (60_000, 2_000)]
+)
+def test_client_follows_the_interval_that_the_leader_names_within_its_session_timeout(
+    monkeypatch: pytest.MonkeyPatch, named_ms: int, kept_ms: int
+) -> None:
+    async def test(scene: Scene) -> None:
+        tenure = await scene.begin()
+        scene.answer_keep_alive(interval_ms=named_ms)
+        await pass_time(kept_ms / 1000 - 0.05)
+        assert len(scene.keep_alives.written) == 1
+        scene.answer_keep_alive()
+        await pass_time(0.1)
+        assert len(scene.keep_alives.written) == 2
+        await pass_time(1.0)
+        assert len(scene.keep_alives.written) == 3, "the interval before holds no longer"
+        assert scene.intervals_ms == [kept_ms, 1_000]
         tenure.cancel()
 
     run(test, monkeypatch)

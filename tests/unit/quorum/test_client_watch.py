@@ -12,7 +12,13 @@ import quorate.quorum.client.watch
 from quorate.common.types import MetadataOffset
 from quorate.metadata_log.features import NEWEST_METADATA_VERSION
 from quorate.quorum.client.directory import VoterDirectory
-from quorate.quorum.client.watch import SILENCE_S, TransactionsApplied, decoded, follow
+from quorate.quorum.client.watch import (
+    HEARTBEAT_MAX_MS,
+    SILENCE_S,
+    TransactionsApplied,
+    decoded,
+    follow,
+)
 from quorate.quorum.quorum_errors import MetadataUnreadable
 from quorate_proto.v1 import quorum_pb2 as pb
 from tests.support.virtual_time import VirtualTimeLoop, pass_time
@@ -25,11 +31,13 @@ class Voter:
         self._events = list(events)
         self.asked_from: list[int] = []
         self.levels: list[int] = []
+        self.allowed_ms: list[int] = []
         self.refusal: grpc.aio.AioRpcError | None = None
 
     def Watch(self, request: pb.WatchRequest) -> "Voter":
         self.asked_from.append(request.from_offset)
         self.levels.append(request.metadata_version_max)
+        self.allowed_ms.append(request.heartbeat_max_ms)
         return self
 
     async def read(self) -> pb.WatchEvent:
@@ -74,6 +82,30 @@ def test_watch_leaves_a_voter_that_is_silent_but_connected(monkeypatch: pytest.M
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         runner.run(test())
     assert (voters["one"].asked_from, voters["two"].asked_from) == ([5], [8])
+
+
+@pytest.mark.parametrize(
+    ("named_ms", "patience_s"),
+    [(0, SILENCE_S), (1_500, SILENCE_S + 0.5), (2_000, SILENCE_S + 1), (1 << 30, SILENCE_S + 1)],
+)
+def test_watch_is_as_much_more_patient_as_the_last_event_said(
+    monkeypatch: pytest.MonkeyPatch, named_ms: int, patience_s: float
+) -> None:
+    """And no more: a voter cannot make a watcher wait for ever."""
+    before = pb.WatchEvent(applied_offset=7, heartbeat_ms=1_200)
+    last = pb.WatchEvent(applied_offset=8, heartbeat_ms=named_ms)
+    voters = {"one": Voter([before, last]), "two": Voter([through(9)])}
+    monkeypatch.setattr(quorate.quorum.client.watch, "stub_of", lambda address: voters[address])
+
+    async def test() -> None:
+        events = follow(cast("VoterDirectory", cast("Any", Directory())), MetadataOffset(5))
+        for _ in range(3):
+            await anext(events)
+        assert asyncio.get_running_loop().time() == pytest.approx(2 + patience_s + 1, abs=0.2)
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        runner.run(test())
+    assert voters["one"].allowed_ms == [HEARTBEAT_MAX_MS]
 
 
 def test_b6_a_watch_that_a_voter_refuses_for_its_level_ends_with_the_reason(

@@ -1,11 +1,14 @@
 """The leader's sessions between the event loop and the log, on virtual time (rule 9)."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
 
+import quorate.quorum.voter.sessions
 import quorate.quorum.voter.voter
+from quorate.common.grpc_support.refusal_log import RefusalLog
 from quorate.common.types import SessionId
 from quorate.metadata_log.codec import decode_transaction
 from quorate.metadata_log.records import (
@@ -16,11 +19,16 @@ from quorate.metadata_log.records import (
     SessionSilences,
     TransactionResult,
 )
+from quorate.quorum.client.quorum_client import QuorumClient
+from quorate.quorum.client.watch import HEARTBEAT_MAX_MS, watch_request
 from quorate.quorum.quorum_config import quorum_config
 from quorate.quorum.raft.driver import ProposalOutcome, ProposalRun, RaftLeadership, Settled
+from quorate.quorum.voter.quorum_service import QuorumService
 from quorate.quorum.voter.sessions import KeepAlive
 from quorate.quorum.voter.state_machine import QuorumStateMachine
 from quorate.quorum.voter.voter import Voter
+from quorate_proto.v1 import quorum_pb2 as pb
+from tests.sim.service import CallContext
 from tests.support.metadata import MetadataLogBuilder, quorum_voter, session_of
 from tests.support.virtual_time import VirtualTimeLoop, pass_time
 from tests.support.waiting import async_wait_until
@@ -198,3 +206,34 @@ def test_rule9_refused_note_is_proposed_again(monkeypatch: pytest.MonkeyPatch) -
         assert isinstance(leading.records()[0], SessionSilences)
 
     run(test, monkeypatch)
+
+
+def test_answers_to_keep_alives_and_events_name_the_intervals_of_a_voter_with_many_clients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(quorate.quorum.voter.sessions, "KEEP_ALIVES_PER_S", 0.5)
+
+    async def pings() -> AsyncIterator[pb.KeepAliveRequest]:
+        for session_id in (ONE, session_of(2)):
+            yield pb.KeepAliveRequest(session_id=session_id)
+
+    async def test(leading: LeadingVoter) -> None:
+        service = QuorumService(leading.voter, cast("Any", None), RefusalLog("a test's port"))
+        context = CallContext(5.0)
+        answers = [answer async for answer in service.KeepAlive(pings(), context)]
+        assert [(one.alive, one.interval_ms) for one in answers] == [(True, 2_000), (False, 0)]
+        leading.voter.watchers = 1_000
+        request = watch_request(1, heartbeat_max_ms=HEARTBEAT_MAX_MS)
+        events = service.Watch(request, context)
+        while (event := await anext(events)).transactions:
+            pass
+        assert event.heartbeat_ms == 2_000
+
+    run(test, monkeypatch)
+
+
+async def test_the_client_tells_for_how_long_it_sends_no_keep_alive() -> None:
+    client = QuorumClient(["127.0.0.1:1"], description="test", session_timeout_ms=3_000)
+    assert client.keep_alive_interval_ms == 500
+    client._kept_alive(7, 900.0)
+    assert (client.last_keep_alive_ms, client.keep_alive_interval_ms) == (7, 900.0)

@@ -13,7 +13,16 @@ from quorate.metadata_log.image import Image
 from quorate.metadata_log.reader import LogEntry
 from quorate.quorum.voter.voter import Voter
 from quorate.quorum.voter.watch_sources import REUSE_S, JournalRange, LogTail, SharedSnapshot
-from quorate.quorum.voter.watch_stream import HEARTBEAT_S, PACE_S, watch
+from quorate.quorum.voter.watch_stream import (
+    HEARTBEAT_MAX_S,
+    HEARTBEAT_S,
+    HEARTBEATS_PER_S,
+    LEADERLESS_S,
+    PACE_S,
+    TOGETHER_S,
+    VoterCutOff,
+    watch,
+)
 from quorate_proto.v1 import quorum_pb2 as pb
 from tests.support.virtual_time import VirtualTimeLoop, pass_time
 
@@ -21,7 +30,7 @@ from tests.support.virtual_time import VirtualTimeLoop, pass_time
 class FakeVoter:
     """Its state came from a snapshot up to ``applied``; the last transaction in it is older."""
 
-    without_leader_since = None
+    without_leader_since: float | None = None
 
     def __init__(self, image_offset: int = 0, applied: int = 0, tail_bytes: int = 1 << 20) -> None:
         self.image = Image(offset=MetadataOffset(image_offset))
@@ -52,6 +61,11 @@ class FakeVoter:
         self.tail.restart(MetadataOffset(applied + 1))
         self.apply(through=applied)
 
+    def lose_leader(self) -> None:
+        self.without_leader_since = asyncio.get_running_loop().time()
+        self._changed.set()
+        self._changed = asyncio.Event()
+
     async def changed(self) -> None:
         await self._changed.wait()
 
@@ -64,10 +78,11 @@ class FakeVoter:
 
 
 def watching(
-    voter: FakeVoter, start: int, at_least: int = 0
+    voter: FakeVoter, start: int, at_least: int = 0, *, heartbeat_max_s: float = HEARTBEAT_S
 ) -> AsyncGenerator[pb.WatchEvent, None]:
     as_voter = cast("Voter", cast("Any", voter))
-    return watch(as_voter, MetadataOffset(start), frozenset(), MetadataOffset(at_least))
+    offset, least = MetadataOffset(start), MetadataOffset(at_least)
+    return watch(as_voter, offset, frozenset(), least, heartbeat_max_s)
 
 
 async def next_event(events: AsyncIterator[pb.WatchEvent]) -> pb.WatchEvent:
@@ -264,3 +279,134 @@ def test_watch_never_skips_or_repeats(seed: int, monkeypatch: pytest.MonkeyPatch
         reading.cancel()
 
     on_virtual_time(test)
+
+
+def crowded(voter: FakeVoter) -> None:
+    """So many watch that events without news come at the longest interval."""
+    voter.watchers = int(HEARTBEATS_PER_S * HEARTBEAT_MAX_S)
+
+
+async def expect_intervals(events: AsyncIterator[pb.WatchEvent], named_ms: int) -> None:
+    """Every event names this interval, and the next one comes within it, or a second if it is 0."""
+    loop = asyncio.get_running_loop()
+    await next_event(events)
+    for _ in range(3):
+        began_s = loop.time()
+        assert (await next_event(events)).heartbeat_ms == named_ms
+        late_s = loop.time() - began_s - (named_ms or 1_000) / 1000
+        assert -TOGETHER_S - 0.001 < late_s < 0.001
+
+
+@pytest.mark.parametrize(
+    ("watchers", "allowed_s", "named_ms"),
+    [(1, 2.0, 0), (499, 2.0, 0), (749, 2.0, 1_500), (999, 2.0, 2_000), (9_999, 9.0, 2_000)],
+)
+def test_watchers_who_allow_it_hear_more_rarely_where_many_watch_and_are_told_before(
+    watchers: int, allowed_s: float, named_ms: int
+) -> None:
+    async def test() -> None:
+        voter = FakeVoter()
+        voter.apply(1)
+        voter.watchers = watchers
+        events = watching(voter, 2, heartbeat_max_s=allowed_s)
+        await expect_intervals(events, named_ms)
+
+    on_virtual_time(test)
+
+
+@pytest.mark.parametrize("allowed_s", [0.0, 1.0])
+def test_watchers_of_an_earlier_release_hear_every_second_however_many_there_are(
+    allowed_s: float,
+) -> None:
+    """They leave a voter after three seconds, whatever it says."""
+
+    async def test() -> None:
+        voter = FakeVoter()
+        voter.apply(1)
+        crowded(voter)
+        await expect_intervals(watching(voter, 2, heartbeat_max_s=allowed_s), 0)
+
+    on_virtual_time(test)
+
+
+def test_many_watchers_hear_at_the_same_moments_that_their_voter_lives() -> None:
+    """To wake up for each of them alone would cost the voter more than the events do."""
+
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        voter = FakeVoter()
+        voter.apply(1)
+        crowded(voter)
+        heard_s: set[float] = set()
+
+        async def read() -> None:
+            async for event in watching(voter, 2, heartbeat_max_s=HEARTBEAT_MAX_S):
+                if event.heartbeat_ms and loop.time() > 3 * HEARTBEAT_MAX_S:
+                    heard_s.add(loop.time())
+
+        readers = []
+        for _ in range(20):
+            readers.append(asyncio.create_task(read()))
+            await pass_time(0.002)
+        await pass_time(5 * HEARTBEAT_MAX_S)
+        assert 0 < len(heard_s) < 10
+        for reader in readers:
+            reader.cancel()
+        await asyncio.gather(*readers, return_exceptions=True)
+
+    on_virtual_time(test)
+
+
+def test_who_was_told_nothing_yet_hears_within_a_second() -> None:
+    """A snapshot names no interval, wherever it comes, nor does the beginning of a watch."""
+
+    async def test() -> None:
+        voter = FakeVoter()
+        voter.apply(1, 2, 3)
+        crowded(voter)
+        loop = asyncio.get_running_loop()
+
+        async def expect_event() -> None:
+            began_s = loop.time()
+            await next_event(events)
+            assert loop.time() - began_s < HEARTBEAT_S + 2 * PACE_S * voter.watchers
+
+        events = watching(voter, 4, heartbeat_max_s=HEARTBEAT_MAX_S)
+        await expect_event()
+        assert (await next_event(events)).heartbeat_ms == 2_000
+        voter.install(9, applied=9)
+        while not (await next_event(events)).snapshot_done:
+            pass
+        await expect_event()
+
+    on_virtual_time(test)
+
+
+def test_a_voter_that_loses_its_leader_is_left_no_later_where_many_watch() -> None:
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        voter = FakeVoter()
+        voter.apply(1)
+        crowded(voter)
+        named_ms: dict[float, int] = {}
+
+        async def read() -> None:
+            async for event in watching(voter, 2, heartbeat_max_s=HEARTBEAT_MAX_S):
+                named_ms[loop.time()] = event.heartbeat_ms
+
+        reading = asyncio.create_task(read())
+        await pass_time(1.3)
+        lost_s = loop.time()
+        voter.lose_leader()
+        with pytest.raises(VoterCutOff):
+            await reading
+        assert list(named_ms.values())[:2] == [2_000, 0], "it was in the middle of a long interval"
+        assert loop.time() - lost_s <= LEADERLESS_S + HEARTBEAT_S + 0.01
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            quorate.quorum.voter.watch_stream,
+            "clock_s",
+            lambda: asyncio.get_running_loop().time(),
+        )
+        on_virtual_time(test)
