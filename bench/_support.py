@@ -22,6 +22,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from bench._yardstick import Yardstick, measure_yardstick
+
 T = TypeVar("T")
 
 Cell = int | float | str
@@ -108,6 +110,10 @@ class Bench:
         self.rows: list[dict[str, Cell]] = []
         self.figures: dict[str, int | float] = {}
         self.column_order: Sequence[str] = ()
+        self.machine = machine_line()
+        """The machine, and its load before the run added its own."""
+        self.yardstick: Yardstick | None = None
+        """What the machine could do when the run began; None if it was not measured."""
         self._json_path = json_path
 
     @classmethod
@@ -119,22 +125,27 @@ class Bench:
         *,
         selectable: bool = False,
         writes_page: bool = False,
+        repetitions: int = 3,
     ) -> "Bench":
-        """Read ``--quick``, ``--repeat N`` and ``--json FILE``, and print what this is about.
+        """Read ``--quick``, ``--repeat N`` and ``--json FILE``; print what this is about, and a
+        yardstick of the machine.
 
         ``selectable``: of its rows some can be picked, by ``--rows PATTERN``.
         ``writes_page``: it can bring a page of the docs up to date, which ``--docs`` asks for.
+        ``repetitions``: measurements per case, unless the command line says otherwise.
         """
         parser = argparse.ArgumentParser(description=description)
         parser.add_argument("--quick", action="store_true", help="fewer cases, less data, once")
-        parser.add_argument("--repeat", type=int, metavar="N", help="measurements per case (3)")
+        parser.add_argument(
+            "--repeat", type=int, metavar="N", help=f"measurements per case ({repetitions})"
+        )
         parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here too")
         if selectable:
             parser.add_argument("--rows", metavar="PATTERN", help="only rows of such a name")
         if writes_page:
             parser.add_argument("--docs", action="store_true", help="update the table in docs/")
         flags = parser.parse_args(arguments)
-        repetitions = flags.repeat or (1 if flags.quick else 3)
+        repetitions = flags.repeat or (1 if flags.quick else repetitions)
         bench = cls(
             title,
             quick=flags.quick,
@@ -143,7 +154,9 @@ class Bench:
             pattern=flags.rows if selectable else None,
             writes_page=writes_page and flags.docs,
         )
-        print(f"{title}: {description}\n{machine_line()}; medians of {repetitions}", flush=True)
+        print(f"{title}: {description}\n{bench.machine}; medians of {repetitions}", flush=True)
+        bench.yardstick = measure_yardstick()
+        print(bench.yardstick.line(), flush=True)
         return bench
 
     def pick(self, *, full: T, quick: T) -> T:
@@ -175,7 +188,8 @@ class Bench:
             self._json_path.parent.mkdir(parents=True, exist_ok=True)
             report = {
                 "title": self.title,
-                "machine": machine_line(),
+                "machine": self.machine,
+                "yardstick": self.yardstick._asdict() if self.yardstick else None,
                 "figures": self.figures,
                 "rows": self.rows,
             }
