@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from bench.peers.contender import NODES, Unavailable
 from bench.peers.processes import NodeProcesses
+from tests.support.kafka_jars import NoKafka, kafka_home
 from tests.support.quorum_cluster import free_ports
 
 _JVM: Final = (
@@ -54,10 +55,26 @@ def find_kafka() -> KafkaInstallation:
     home = os.environ.get("KAFKA_HOME")
     if home is None:
         raise Unavailable("KAFKA_HOME is not set")
+    return _installation_at(Path(home))
+
+
+def fetched_kafka() -> KafkaInstallation:
+    """``find_kafka``, but where ``KAFKA_HOME`` is not set, Maven fetches the jars.
+
+    Raises:
+        Unavailable: there is no Java, no Maven or no jar to be had.
+    """
+    try:
+        return _installation_at(kafka_home())
+    except NoKafka as missing:
+        raise Unavailable(str(missing)) from missing
+
+
+def _installation_at(home: Path) -> KafkaInstallation:
     java = shutil.which("java")
     if java is None:
         raise Unavailable("no java on the PATH (Debian: openjdk-17-jre-headless)")
-    servers = sorted(Path(home, "libs").glob("kafka_2.*-*.jar"))
+    servers = sorted((home / "libs").glob("kafka_2.*-*.jar"))
     if not servers:
         raise Unavailable(f"no libs/kafka_2.*.jar in KAFKA_HOME={home}")
     return KafkaInstallation(java, f"{home}/libs/*", servers[-1].stem.rpartition("-")[2])

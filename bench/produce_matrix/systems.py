@@ -64,9 +64,10 @@ class System(NamedTuple):
 
 @contextmanager
 def quorate(flush: Flush, settings: Settings = NO_SETTINGS) -> Iterator[System]:
-    """Three brokers and three voters."""
+    """Three brokers and three voters, each a process of its own as in production: forked ones
+    share memory."""
     config = {"log.flush": flush, **settings}
-    with running_cluster(brokers=BROKERS, voters=3, config=config) as cluster:
+    with running_cluster(brokers=BROKERS, voters=3, config=config, forked=False) as cluster:
         processes = [pid for of_kind in pids(cluster).values() for pid in of_kind]
         yield System(QUORATE, cluster.bootstrap, processes)
 

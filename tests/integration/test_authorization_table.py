@@ -15,7 +15,7 @@ from quorate.broker.common.errors import error_name
 from quorate.broker.kafka.api_table import api_table
 from tests.support.authorization_rows import TOPIC
 from tests.support.authorization_table.asking import Addresses, Clients, Table
-from tests.support.authorization_table.brokers import NoKafka, kafka_broker, quorate_broker
+from tests.support.authorization_table.brokers import kafka_broker, quorate_broker
 from tests.support.authorization_table.columns import (
     ANONYMOUS,
     DENIED,
@@ -33,6 +33,7 @@ from tests.support.authorization_table.tables import (
     listed_versions,
     written,
 )
+from tests.support.kafka_jars import NoKafka
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 

@@ -1,9 +1,7 @@
 """The two brokers that are asked: one of Quorate's, and one of Kafka's with StandardAuthorizer."""
 
 import contextlib
-import os
 import secrets
-import shutil
 import socket
 import subprocess
 import tomllib
@@ -21,9 +19,9 @@ from quorate.common.configuration import parse_endpoint
 from quorate.common.types import Endpoint
 from quorate.testing import running_cluster
 from tests.support.authorization_table.asking import ADMIN, PASSWORDS, Addresses
+from tests.support.kafka_jars import kafka_home
 from tests.support.waiting import wait_until
 
-KAFKA: Final = "4.3.1"
 _TOKEN_KEY: Final = "a key of the tests"
 _SETTINGS: Final[Mapping[str, str | int]] = MappingProxyType(
     {
@@ -38,24 +36,8 @@ _SETTINGS: Final[Mapping[str, str | int]] = MappingProxyType(
 )
 """The settings that both kinds of broker take under the same names."""
 
-_POM: Final = f"""\
-<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>local</groupId><artifactId>table</artifactId><version>1</version>
-  <dependencies>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId>
-      <version>{KAFKA}</version></dependency>
-    <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-nop</artifactId>
-      <version>1.7.36</version></dependency>
-  </dependencies>
-</project>
-"""
 _FORMAT: Final = ("kafka.tools.StorageTool", "format")
 _JVM: Final = ("java", "-Xmx512m", "-XX:+UseSerialGC", "-Djava.awt.headless=true")
-
-
-class NoKafka(Exception):
-    """Kafka cannot be run here. The message says what is missing."""
 
 
 @contextlib.contextmanager
@@ -100,7 +82,7 @@ def kafka_broker(folder: Path) -> Iterator[Addresses]:
     Raises:
         NoKafka: there is no Java, no Maven or no jar to be had.
     """
-    class_path = f"{_kafka_jars(folder)}{os.sep}*"
+    class_path = f"{kafka_home()}/libs/*"
     with PortReservation() as ports:
         plaintext, sasl, controller = (Endpoint("127.0.0.1", ports.claim_any()) for _ in range(3))
     properties = folder / "server.properties"
@@ -129,22 +111,6 @@ def kafka_broker(folder: Path) -> Iterator[Addresses]:
     finally:
         process.kill()
         process.wait()
-
-
-def _kafka_jars(folder: Path) -> Path:
-    if home := os.environ.get("KAFKA_HOME"):
-        return Path(home, "libs")
-    for program in ("java", "mvn"):
-        if shutil.which(program) is None:
-            raise NoKafka(f"Kafka {KAFKA} needs {program} on the PATH, or KAFKA_HOME")
-    (folder / "pom.xml").write_text(_POM)
-    goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=libs"]
-    done = subprocess.run(
-        ["mvn", "-q", "-B", *goal], cwd=folder, capture_output=True, timeout=300, check=False
-    )
-    if done.returncode:
-        raise NoKafka(f"Maven has no jars of Kafka {KAFKA}: {done.stdout.decode()[-500:]}")
-    return folder / "libs"
 
 
 def _kafka_settings(
