@@ -74,7 +74,9 @@ CLIENT_FIELDS: Final[Mapping[str, str]] = {
     "ListTransactionsRequest": "context transactional_ids producer_ids states open_for_ms",
     "DescribeProducersRequest": "context topic partitions with_open_transaction",
     "AbortTransactionRequest": "context transactional_id topic partition start_offset",
-    "WatchRequest": "from_offset record_kinds from_oldest linearizable metadata_version_max",
+    "WatchRequest": (
+        "from_offset record_kinds from_oldest linearizable metadata_version_max heartbeat_max_ms"
+    ),
     "MetadataOffsetsRequest": "record_types latest_only",
     "MetadataChangesRequest": "start_offset end_offset record_types",
     "CommitOffsetsRequest": "group_id offsets may_go_back validate_only part",
