@@ -81,9 +81,14 @@ def format_table(rows: Sequence[Mapping[str, Cell]], order: Sequence[str] = ()) 
     )
 
 
+def shown(value: float) -> str:
+    """Return three significant digits, all those before the point, and no exponent."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
 def _text(value: Cell) -> str:
     if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+        return shown(value)
     return f"{value:,}" if isinstance(value, int) else value
 
 
@@ -113,7 +118,7 @@ class Bench:
         self.machine = machine_line()
         """The machine, and its load before the run added its own."""
         self.yardstick: Yardstick | None = None
-        """What the machine could do when the run began; None if it was not measured."""
+        """The speed of the machine when the run began; None if it was not measured."""
         self._json_path = json_path
 
     @classmethod

@@ -25,7 +25,7 @@ class Yardstick(NamedTuple):
     python_loop_ms: float
     """The time of a loop of 500,000 additions in plain Python, in ms."""
     memcpy_gb_per_s: float
-    """How fast 64 MiB are copied from one buffer into another, in GB/s."""
+    """The speed at which 64 MiB are copied from one buffer into another, in GB/s."""
     fdatasync_ms: float
     """The time to sync 4 KiB appended to a file where clusters keep their data, in ms."""
 

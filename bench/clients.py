@@ -1,4 +1,4 @@
-"""What most clients do, under three brokers of Quorate and under three of Kafka, side by side.
+"""This bench does what most clients do, with three brokers of Quorate and with three of Kafka.
 
 RF 3, acks=all, 12 partitions. Java's own producer performance tool, librdkafka in several shapes,
 many slow producers, one record end to end, and bare Fetch requests. Each system is alone on the
@@ -16,8 +16,7 @@ from bench._support import Bench
 from bench.client_loads.load import Load
 from bench.client_loads.rows import java_loads, librdkafka_loads
 from bench.client_loads.turns import Turn, kafka_turn, quorate_turn, take
-from bench.peers.contender import Unavailable
-from bench.peers.kafka import KafkaInstallation, fetched_kafka
+from bench.peers.kafka import KafkaInstallation, announced, fetched_kafka
 
 REPETITIONS: Final = 5
 
@@ -30,23 +29,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         selectable=True,
         repetitions=REPETITIONS,
     )
-    turns = all_turns(installed_kafka(), quick=bench.quick)
+    installation = announced(fetched_kafka, "Kafka and the rows of Java's tools are left out")
+    turns = all_turns(installation, quick=bench.quick)
     with ExitStack() as stack:
         stack.callback(bench.finish)  # also of rows that one which failed came after
         stack.callback(lambda: in_order_of_clients(bench, turns))
         for turn in picked(turns, bench.pattern):
             take(bench, turn)
-
-
-def installed_kafka() -> KafkaInstallation | None:
-    """Kafka and its tools, or None; prints which."""
-    try:
-        installation = fetched_kafka()
-    except Unavailable as missing:
-        print(f"Kafka and the rows of Java's tools are left out: {missing}", flush=True)
-        return None
-    print(f"Kafka {installation.version}", flush=True)
-    return installation
 
 
 def all_turns(installation: KafkaInstallation | None, *, quick: bool) -> list[Turn]:

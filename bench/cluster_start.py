@@ -3,15 +3,12 @@
 CPU seconds are of all voters and brokers, and of the fork servers, until the cluster is up.
 """
 
-import os
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 from bench._support import Bench, median_row
-from bench.peers.processes import cpu_seconds
+from bench.peers.processes import cpu_seconds, descendants
 from quorate.testing import running_cluster
 from quorate.testing.fork_server.fork_servers import close_fork_servers
 
@@ -38,25 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def measure(nodes: int, *, forked: bool) -> dict[str, float]:
     """Start a cluster of as many voters as brokers once."""
-    spent_before = cpu_seconds(descendants(os.getpid()))
+    spent_before = cpu_seconds(descendants())
     began = time.monotonic()
     with running_cluster(brokers=nodes, voters=nodes, forked=forked):
         seconds = time.monotonic() - began
-        spent = cpu_seconds(descendants(os.getpid())) - spent_before
+        spent = cpu_seconds(descendants()) - spent_before
     return {"s": seconds, "CPU s": spent}
-
-
-def descendants(pid: int) -> list[int]:
-    """Return the processes that run below this one."""
-    children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(FileNotFoundError, ProcessLookupError):
-            parent = int(stat.read_text().rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(stat.parent.name))
-    found = [pid]
-    for each in found:
-        found += children.get(each, [])
-    return found[1:]
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ _TIMEOUT_S: Final = 60.0
 _MAX_WAIT_MS: Final = 500
 _FETCH_MAX_BYTES: Final = 50 << 20
 _PARTITION_MAX_BYTES: Final = 1 << 20
-"""As Java's consumer asks by default."""
+"""Java's consumer asks for as much by default."""
 _ROOM_BYTES: Final = _FETCH_MAX_BYTES + (1 << 20)
 _BATCHES_AT_ONCE: Final = 32
 _WARM_UP_S: Final = 0.3
@@ -102,7 +102,7 @@ class BareFetch:
 
 
 class Read(NamedTuple):
-    """What one reader got: records of complete batches, and how long each request took."""
+    """The yield of one reader: records of complete batches, and how long each request took."""
 
     records: int
     latencies_ms: list[float]

@@ -1,8 +1,9 @@
 """Says when a system is warm, and how far the measurements of one row are apart."""
 
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
+
+from bench._support import median_row, shown
 
 _CLOSE: Final = 0.05
 
@@ -29,14 +30,9 @@ def is_warm(rounds: Sequence[Round], least_gigabytes: float) -> bool:
 def medians_and_spreads(samples: Sequence[Mapping[str, float]]) -> dict[str, float | str]:
     """The median of every figure; beside it, if there are several, the least and the greatest."""
     row: dict[str, float | str] = {}
-    for name in samples[0]:
+    for name, median in median_row(samples).items():
         values = [sample[name] for sample in samples]
-        row[name] = statistics.median(values)
+        row[name] = median
         if len(values) > 1:
             row[f"{name} range"] = f"{shown(min(values))} to {shown(max(values))}"
     return row
-
-
-def shown(value: float) -> str:
-    """Three significant digits, and no exponent."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

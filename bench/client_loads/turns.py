@@ -1,10 +1,8 @@
 """The systems, each in its turn and alone: started, warmed up, measured and stopped."""
 
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Final, NamedTuple
 
 from bench._support import Bench
@@ -18,7 +16,7 @@ from bench.produce_matrix.workload import KIB, Flush, Workload
 
 KAFKA_GIGABYTES: Final = 5.0
 QUORATE_GIGABYTES: Final = 0.5
-"""What each system is warmed up with at least. Only Java compiles what runs often."""
+"""Each system is warmed up with at least this much. Only Java compiles what runs often."""
 _MOST_ROUNDS: Final = 30
 _WARM_UP: Final = Saturated("warm-up", 8.0, record_bytes=1_000, batch_bytes=64 * KIB)
 _SETTLE_S: Final = 3.0
@@ -45,15 +43,8 @@ def quorate_turn(flush: Flush, loads: Sequence[Load]) -> Turn:
 def kafka_turn(installation: KafkaInstallation, loads: Sequence[Load]) -> Turn:
     """Kafka's brokers as they come."""
 
-    @contextmanager
-    def start() -> Iterator[System]:
-        with (
-            tempfile.TemporaryDirectory(prefix="kafka-bench-") as folder,
-            kafka(Path(folder), installation) as system,
-        ):
-            yield system
-
-    return Turn(f"Kafka {installation.version}", KAFKA_GIGABYTES, start, loads)
+    name = f"Kafka {installation.version}"
+    return Turn(name, KAFKA_GIGABYTES, lambda: kafka(installation), loads)
 
 
 def take(bench: Bench, turn: Turn) -> None:

@@ -6,7 +6,7 @@ import shutil
 import socket
 import subprocess
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -68,6 +68,17 @@ def fetched_kafka() -> KafkaInstallation:
         return _installation_at(kafka_home())
     except NoKafka as missing:
         raise Unavailable(str(missing)) from missing
+
+
+def announced(find: Callable[[], KafkaInstallation], left_out: str) -> KafkaInstallation | None:
+    """Return what ``find`` finds, or None; print its release, or what is left out and why."""
+    try:
+        installation = find()
+    except Unavailable as missing:
+        print(f"{left_out}: {missing}", flush=True)
+        return None
+    print(f"Kafka {installation.version}", flush=True)
+    return installation
 
 
 def _installation_at(home: Path) -> KafkaInstallation:

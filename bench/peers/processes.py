@@ -5,6 +5,7 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -24,6 +25,18 @@ class Memory(NamedTuple):
 def cpu_seconds(pids: Iterable[int]) -> float:
     """User and system time of the processes so far, of all their threads together."""
     return sum(_cpu_ticks(pid) for pid in pids) / _TICKS_PER_S
+
+
+def descendants() -> list[int]:
+    """Return the processes that run below this one, parents before their children."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # The process has just ended.
+            children.setdefault(int(_fields_of(stat)[1]), []).append(int(stat.parent.name))
+    found = [os.getpid()]
+    for each in found:
+        found += children.get(each, [])
+    return found[1:]
 
 
 def own_cpu_seconds() -> float:
@@ -120,5 +133,10 @@ class NodeProcesses:
 
 
 def _cpu_ticks(pid: int) -> int:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    fields = _fields_of(Path(f"/proc/{pid}/stat"))
     return int(fields[11]) + int(fields[12])
+
+
+def _fields_of(stat: Path) -> list[str]:
+    """Return what ``/proc/PID/stat`` tells after the name of the process, which may hold spaces."""
+    return stat.read_text(errors="replace").rpartition(")")[2].split()

@@ -12,8 +12,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from bench._nodes import pids
-from bench.peers.contender import Unavailable
-from bench.peers.kafka import KafkaBrokers, KafkaInstallation, find_kafka
+from bench.peers.kafka import KafkaBrokers, KafkaInstallation, announced, find_kafka
 from bench.produce_matrix.workload import Flush, Workload
 from quorate.testing import running_cluster
 
@@ -73,18 +72,17 @@ def quorate(flush: Flush, settings: Settings = NO_SETTINGS) -> Iterator[System]:
 
 
 @contextmanager
-def kafka(
-    folder: Path, installation: KafkaInstallation, settings: Settings = NO_SETTINGS
-) -> Iterator[System]:
-    """Three brokers that are controllers too."""
-    brokers = KafkaBrokers(folder, installation, settings)
-    try:
-        brokers.start()
-        system = System(KAFKA, brokers.bootstrap, brokers.pids)
-        system.wait_for_brokers()
-        yield system
-    finally:
-        brokers.stop()
+def kafka(installation: KafkaInstallation, settings: Settings = NO_SETTINGS) -> Iterator[System]:
+    """Three brokers that are controllers too, in a folder that is removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="kafka-bench-") as folder:
+        brokers = KafkaBrokers(Path(folder), installation, settings)
+        try:
+            brokers.start()
+            system = System(KAFKA, brokers.bootstrap, brokers.pids)
+            system.wait_for_brokers()
+            yield system
+        finally:
+            brokers.stop()
 
 
 @contextmanager
@@ -109,22 +107,9 @@ def topics_for(
 @contextmanager
 def kafka_if_installed(settings: Settings = NO_SETTINGS) -> Iterator[list[System]]:
     """Kafka alone, where ``KAFKA_HOME`` says that it is here; else nobody. Prints which."""
-    installation = _installation()
+    installation = announced(find_kafka, "Kafka is left out")
     if installation is None:
         yield []
         return
-    with (
-        tempfile.TemporaryDirectory(prefix="kafka-bench-") as folder,
-        kafka(Path(folder), installation, settings) as system,
-    ):
+    with kafka(installation, settings) as system:
         yield [system]
-
-
-def _installation() -> KafkaInstallation | None:
-    try:
-        installation = find_kafka()
-    except Unavailable as missing:
-        print(f"Kafka is left out: {missing}", flush=True)
-        return None
-    print(f"Kafka {installation.version}", flush=True)
-    return installation

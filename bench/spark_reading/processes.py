@@ -1,7 +1,6 @@
 """Measures what the processes of a Spark session cost: the JVM, and the executor's Python
 workers."""
 
-import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -9,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from bench.peers.processes import cpu_seconds, memory
+from bench.peers.processes import cpu_seconds, descendants, memory
 
 JVM: Final = "JVM"
 WORKERS: Final = "Python workers"
@@ -19,11 +18,7 @@ _SAMPLE_S: Final = 0.02
 
 def spark_pids() -> dict[str, list[int]]:
     """The descendants of this process that are Spark's, by kind."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and (status := _read(entry / "stat")):
-            parents[int(entry.name)] = int(status.rpartition(")")[2].split()[1])
-    commands = {pid: _read(Path(f"/proc/{pid}/cmdline")) for pid in _descendants(parents)}
+    commands = {pid: _read(Path(f"/proc/{pid}/cmdline")) for pid in descendants()}
     return {
         kind: [pid for pid, command in commands.items() if mark in command]
         for kind, mark in _MARKS.items()
@@ -78,14 +73,6 @@ def _rss_mb(pid: int) -> float:
         return memory(pid).rss_mb
     except (OSError, ValueError):
         return 0.0
-
-
-def _descendants(parents: Mapping[int, int]) -> Iterator[int]:
-    """All processes below this one, children first."""
-    generation = {os.getpid()}
-    while generation:
-        generation = {pid for pid, parent in parents.items() if parent in generation}
-        yield from generation
 
 
 def _read(path: Path) -> str:

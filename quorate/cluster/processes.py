@@ -33,7 +33,7 @@ def command_line(node: Node, python: str, *, attached: bool) -> list[str]:
 
 
 class ChildProcess(Protocol):
-    """What a cluster uses of a process that it started: a part of ``subprocess.Popen``."""
+    """A process that a cluster started, with the part of ``subprocess.Popen`` that it uses."""
 
     @property
     def pid(self) -> int: ...

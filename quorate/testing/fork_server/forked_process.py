@@ -1,4 +1,4 @@
-"""What the test process holds of a forked node: the part of ``subprocess.Popen`` that is used."""
+"""A forked node as the test process sees it: with the part of ``subprocess.Popen`` that is used."""
 
 import os
 import select

@@ -133,7 +133,8 @@ def test_rule9_who_was_silent_keeps_the_short_interval_while_the_note_is_on_its_
 def test_rule9_new_leader_gives_sessions_at_the_longer_interval_time_to_find_it(
     clock: Clock,
 ) -> None:
-    """Who has just been answered asks again after its interval, and then looks for the leader."""
+    """A client that has just been answered asks again after its interval, and only then looks for
+    the leader."""
     crowded(clock)
     for _ in range(5):
         assert named_ms(clock) == LONGEST_MS
