@@ -17,8 +17,9 @@ from typing import Final, Literal
 from quorate.broker.config.grpc_listeners import GRPC_LISTENER, INTER_BROKER_LISTENER
 from quorate.broker.config.listeners import LISTENERS
 from quorate.broker.config.log import LOG_DIR
-from quorate.broker.config.node import BROKER_ID, QUORUM_BOOTSTRAP_SERVERS
+from quorate.broker.config.node import BROKER_ID, BROKER_RACK, QUORUM_BOOTSTRAP_SERVERS
 from quorate.cluster.cluster_ports import HOST, PortReservation
+from quorate.cluster.hosts import rack_of, refuse_uneven_hosts
 from quorate.cluster.local_cluster_errors import LocalClusterError
 from quorate.cluster.settings import Settings
 from quorate.common.configuration import ConfigError, read_toml
@@ -96,6 +97,11 @@ class Node:
         return ports
 
     @property
+    def rack(self) -> str:
+        """Return the rack of a broker; empty if it has none."""
+        return str(self.config.get(BROKER_RACK.name, ""))
+
+    @property
     def metrics_address(self) -> str:
         """Return the address of the node's metrics, as host:port; empty if it serves none."""
         return str(self.config.get(METRICS_LISTENER.name, ""))
@@ -112,16 +118,26 @@ def _port(address: str) -> int:
 
 
 def plan_cluster(
-    folder: Path, *, voters: int, brokers: int, port: int, settings: Settings, cluster_id: str
+    folder: Path,
+    *,
+    voters: int,
+    brokers: int,
+    port: int,
+    settings: Settings,
+    cluster_id: str,
+    brokers_per_host: int | None = None,
 ) -> list[Node]:
     """Return the nodes of a new cluster in ``folder``, voters first. Nothing is written.
 
     ``port`` is the Kafka port of the first broker; the others use the next ports. 0 means any free
-    ports.
+    ports. With ``brokers_per_host``, so many brokers after each other are in one rack, which stands
+    for a host; without it no broker has a rack.
 
     Raises:
-        LocalClusterError: a port is taken.
+        LocalClusterError: a port is taken, or the brokers do not make whole hosts.
     """
+    if brokers_per_host is not None:
+        refuse_uneven_hosts(brokers, brokers_per_host, settings.broker)
     with PortReservation() as ports:
         kafka_ports = [
             ports.claim(port + index, f"Kafka, broker {index + 1}", "choose another with --port")
@@ -148,7 +164,7 @@ def plan_cluster(
             for voter, metrics in enumerate(voter_metrics, 1)
         ),
         *(
-            _broker_node(folder, broker, ports, bootstrap, settings)
+            _broker_node(folder, broker, ports, bootstrap, settings, brokers_per_host)
             for broker, ports in enumerate(
                 zip(kafka_ports, grpc_ports, broker_ports, broker_metrics, strict=True), 1
             )
@@ -172,13 +188,19 @@ def _voter_node(
 
 
 def _broker_node(
-    folder: Path, broker: int, ports: tuple[int, int, int, int], bootstrap: str, settings: Settings
+    folder: Path,
+    broker: int,
+    ports: tuple[int, int, int, int],
+    bootstrap: str,
+    settings: Settings,
+    brokers_per_host: int | None,
 ) -> Node:
     """Return the node of a broker.
 
     ``ports`` are for Kafka clients, for clients over gRPC, for brokers, and for metrics.
     """
     kafka_port, grpc_port, broker_port, metrics_port = ports
+    rack = {} if brokers_per_host is None else {BROKER_RACK.name: rack_of(broker, brokers_per_host)}
     config = {
         BROKER_ID.name: broker,
         LOG_DIR.name: str(folder / f"broker-{broker}"),
@@ -187,6 +209,7 @@ def _broker_node(
         GRPC_LISTENER.name: f"{HOST}:{grpc_port}",
         INTER_BROKER_LISTENER.name: f"{HOST}:{broker_port}",
         METRICS_LISTENER.name: f"{HOST}:{metrics_port}",
+        **rack,
         **_security(BROKER_SECURITY, folder, Role.BROKER, broker),
         **settings.broker,
     }

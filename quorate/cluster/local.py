@@ -13,6 +13,7 @@ from typing import Final, Self
 
 from quorate.cluster.certificates import make_certificates
 from quorate.cluster.cluster_ports import PortReservation
+from quorate.cluster.hosts import brokers_per_host_in, shared_hosts_warning
 from quorate.cluster.layout import (
     LOCK_NAME,
     Node,
@@ -89,13 +90,16 @@ class LocalCluster:
         progress: Progress,
         attached: bool,
         spawner: Spawner = spawn,
+        brokers_per_host: int | None = None,
     ) -> Self:
         """Create a new cluster in an empty folder; write its configuration and its certificates.
 
         With ``attached``, the processes stop when this process ends, however it ends.
+        With ``brokers_per_host``, racks stand for hosts of so many brokers.
 
         Raises:
-            LocalClusterError: a port is taken, or the folder holds something else.
+            LocalClusterError: a port is taken, the brokers do not make whole hosts, or the folder
+                holds something else.
         """
         folder = folder.resolve()
         refuse_foreign_folder(folder)
@@ -106,7 +110,12 @@ class LocalCluster:
             port=port,
             settings=settings,
             cluster_id=secrets.token_urlsafe(16),
+            brokers_per_host=brokers_per_host,
         )
+        if brokers_per_host is not None:
+            warning = shared_hosts_warning(brokers, brokers_per_host, settings.broker)
+            if warning is not None:
+                progress(warning)
         make_certificates(folder, nodes)
         for node in nodes:
             write_config(node)
@@ -126,6 +135,11 @@ class LocalCluster:
     @property
     def brokers(self) -> list[Node]:
         return [node for node in self.nodes if node.kind == "broker"]
+
+    @property
+    def brokers_per_host(self) -> int | None:
+        """Return how many brokers are in one rack, or None if they have no racks."""
+        return brokers_per_host_in([node.rack for node in self.brokers])
 
     @property
     def bootstrap(self) -> str:

@@ -223,6 +223,7 @@ def running_cluster(
     progress: Callable[[str], None] = lambda message: None,
     config: Mapping[str, object] | None = None,
     forked: bool = True,
+    brokers_per_host: int | None = None,
     **more_config: object,
 ) -> Iterator[RunningCluster]:
     """Run a cluster on free ports, complete when it is given out, and removed without a trace
@@ -236,6 +237,9 @@ def running_cluster(
     The processes are forked from one that has loaded their code, where the system allows it. With
     ``forked=False`` each is started as in production: a profiler that begins with the interpreter
     needs that, and whoever measures their memory or their start.
+
+    With ``brokers_per_host``, brokers 1 to N are in one rack, the next N in another, and so on, as
+    if each rack was a host.
 
     Raises:
         ConfigError: a key is unknown or a value wrong.
@@ -255,6 +259,7 @@ def running_cluster(
             progress=progress,
             attached=True,
             spawner=spawn_forked if forked else spawn,
+            brokers_per_host=brokers_per_host,
         )
         cluster.start(timeout_ms=timeout_ms)
         yield RunningCluster(cluster)

@@ -1,5 +1,6 @@
 """``quorate status``: the state of a cluster as its brokers report it."""
 
+from collections import Counter
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,6 +71,8 @@ def _show(status: "ClusterStatus") -> None:
     echo(f"controller  {controller} (epoch {status.controller_epoch})")
     echo(f"quorum      leader {leader}, metadata offset {status.metadata_offset}")
     _show_brokers(status)
+    if racks := racks_line(status):
+        echo(f"racks       {racks}")
     echo(f"topics      {status.topics}, with {status.partitions} partitions")
     levels = ", ".join(f"{feature.name} {feature.level}" for feature in status.features)
     echo(f"features    {levels}")
@@ -87,6 +90,22 @@ def _show_brokers(status: "ClusterStatus") -> None:
         echo(
             f"broker {broker.id:<4} {broker.kafka} (gRPC {broker.grpc}), epoch {broker.epoch}{rack}"
         )
+
+
+def racks_line(status: "ClusterStatus") -> str:
+    """Return in words how the live brokers are spread over racks; empty if none has a rack."""
+    without = [broker.id for broker in status.brokers if not broker.rack]
+    sizes = Counter(broker.rack for broker in status.brokers if broker.rack)
+    if not sizes:
+        return ""
+    if without:
+        return (
+            f"not used, because broker {', '.join(map(str, without))} has none: replicas of one "
+            "partition may share a rack"
+        )
+    least, most = min(sizes.values()), max(sizes.values())
+    each = f"{least}" if least == most else f"{least} to {most}"
+    return f"{len(sizes)}, of {each} broker{'' if each == '1' else 's'} each"
 
 
 def _names(partitions: "tuple[PartitionName, ...]") -> str:

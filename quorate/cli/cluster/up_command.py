@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
@@ -29,6 +29,13 @@ WATCH_INTERVAL_S: Final = 0.3
 )
 @click.option(
     "--brokers", type=click.IntRange(1, 100), metavar="N", help="Number of brokers. Default: 3."
+)
+@click.option(
+    "--brokers-per-host",
+    type=click.IntRange(1, 100),
+    metavar="N",
+    help="Number of brokers that count as one host: they are in one rack, and no two replicas of a "
+    "partition are on one host while there are enough hosts. Default: brokers have no rack.",
 )
 @click.option(
     "--data",
@@ -61,6 +68,7 @@ WATCH_INTERVAL_S: Final = 0.3
 def up(
     quorum: int | None,
     brokers: int | None,
+    brokers_per_host: int | None,
     data: Path,
     port: int | None,
     detach: bool,
@@ -76,10 +84,12 @@ def up(
     Example:
       quorate up --quorum 3 --brokers 3 --data ./quorate-data --detach
       quorate up --brokers 1 --quorum 1 --port 0 --set log.flush=os
+      quorate up --brokers 6 --brokers-per-host 2 --detach
     """
     from quorate.cluster.settings import parse_settings
 
-    cluster = _cluster(data, quorum, brokers, port, parse_settings(settings), attached=not detach)
+    shape = Shape(quorum, brokers, brokers_per_host, port)
+    cluster = _cluster(data, shape, parse_settings(settings), attached=not detach)
     begin = time.monotonic()
     with _stop_signals_interrupt():
         cluster.start()
@@ -97,15 +107,16 @@ def up(
         return 1
 
 
-def _cluster(
-    data: Path,
-    voters: int | None,
-    brokers: int | None,
-    port: int | None,
-    settings: "Settings",
-    *,
-    attached: bool,
-) -> "LocalCluster":
+class Shape(NamedTuple):
+    """The shape that the command line asks for. None is what the cluster has, or the default."""
+
+    voters: int | None
+    brokers: int | None
+    brokers_per_host: int | None
+    port: int | None
+
+
+def _cluster(data: Path, shape: Shape, settings: "Settings", *, attached: bool) -> "LocalCluster":
     """Return the cluster of the folder with the settings applied, or create a new one."""
     from quorate.cluster.local import LocalCluster
 
@@ -113,33 +124,34 @@ def _cluster(
     if found is None:
         return LocalCluster.create(
             data,
-            voters=DEFAULT_VOTERS if voters is None else voters,
-            brokers=DEFAULT_BROKERS if brokers is None else brokers,
-            port=DEFAULT_PORT if port is None else port,
+            voters=DEFAULT_VOTERS if shape.voters is None else shape.voters,
+            brokers=DEFAULT_BROKERS if shape.brokers is None else shape.brokers,
+            port=DEFAULT_PORT if shape.port is None else shape.port,
             settings=settings,
             progress=_say,
             attached=attached,
+            brokers_per_host=shape.brokers_per_host,
         )
-    _refuse_other_shape(found, data, voters, brokers, port)
+    _refuse_other_shape(found, data, shape)
     if settings.quorum or settings.broker:
         found.change_settings(settings)
     return found
 
 
-def _refuse_other_shape(
-    found: "LocalCluster", data: Path, voters: int | None, brokers: int | None, port: int | None
-) -> None:
+def _refuse_other_shape(found: "LocalCluster", data: Path, shape: Shape) -> None:
     from quorate.cluster.local_cluster_errors import LocalClusterError
 
     first_port = found.brokers[0].ports["Kafka"]
     for option, wanted, actual in (
-        ("--quorum", voters, len(found.voters)),
-        ("--brokers", brokers, len(found.brokers)),
-        ("--port", port or None, first_port),
+        ("--quorum", shape.voters, len(found.voters)),
+        ("--brokers", shape.brokers, len(found.brokers)),
+        ("--brokers-per-host", shape.brokers_per_host, found.brokers_per_host),
+        ("--port", shape.port or None, first_port),
     ):
         if wanted is not None and wanted != actual:
+            made = f"without {option}" if actual is None else f"with {option} {actual}"
             raise LocalClusterError(
-                f"{data} holds a cluster made with {option} {actual}, not {wanted}: "
+                f"{data} holds a cluster made {made}, not {wanted}: "
                 f"leave {option} out, or give another folder with --data"
             )
 

@@ -1,8 +1,10 @@
 """``quorate status``: what is not told is not shown as nothing."""
 
+from dataclasses import replace
+
 import pytest
 
-from quorate.cli.cluster.status_command import _show
+from quorate.cli.cluster.status_command import _show, racks_line
 from quorate.client.results import BrokerInfo, ClusterStatus, FeatureInfo
 
 
@@ -40,3 +42,28 @@ def test_everybody_else_is_shown_everything(capsys: pytest.CaptureFixture[str]) 
     out = capsys.readouterr().out
     assert "topics      0, with 0 partitions" in out
     assert "DESCRIBE" not in out
+
+
+def in_racks(*racks: str) -> ClusterStatus:
+    brokers = (
+        BrokerInfo(id=number, epoch=8, kafka="a:1", grpc="a:2", rack=rack)
+        for number, rack in enumerate(racks, 1)
+    )
+    return replace(status(), brokers=tuple(brokers))
+
+
+@pytest.mark.parametrize(
+    ("racks", "said"),
+    [
+        (("", ""), ""),
+        (("a", "b"), "2, of 1 broker each"),
+        (("a", "a", "b", "b"), "2, of 2 brokers each"),
+        (("a", "a", "b"), "2, of 1 to 2 brokers each"),
+    ],
+)
+def test_racks_are_counted(racks: tuple[str, ...], said: str) -> None:
+    assert racks_line(in_racks(*racks)) == said
+
+
+def test_racks_that_placement_ignores_are_said_to_be() -> None:
+    assert "not used, because broker 2, 3 has none" in racks_line(in_racks("a", "", ""))
