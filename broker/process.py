@@ -14,7 +14,7 @@ import uvloop
 from quorate.broker.assembly.kafka_listeners import ListenError
 from quorate.broker.assembly.shared_parts import SharedParts
 from quorate.broker.broker_server import BrokerServer
-from quorate.broker.common.allocation import keep_freed_memory
+from quorate.broker.common.allocation import ask_the_kernel_for_tables, keep_freed_memory
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.config.node import BROKER_ID
 from quorate.broker.control.broker_registrar import RegistrationRefused
@@ -70,7 +70,7 @@ def run(config_path: Path, overrides: Mapping[str, object]) -> int:
     refusals = GrpcRefusals()
     refusals.listen_for_handshakes()
     log_to_stderr(config[LOG_LEVEL])
-    keep_freed_memory()
+    ask_the_kernel_for_tables()
     allow_many_files(OPEN_FILES)
     sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
     return uvloop.run(_serve(config, certificates, refusals))
@@ -95,6 +95,7 @@ async def _serve(config: Configuration, certificates: Certificates, refusals: Gr
         stop_asked.cancel()
         sys.stderr.write(escaped_lines(f"broker {config[BROKER_ID]}: {error}\n"))
         return EXIT_FAILED
+    keep_freed_memory()
     # What is loaded stays, and a look at all replicas takes long: at Python's default, creating
     # thousands of them stops the event loop for more than that again and again. A look at the
     # youngest objects stops it too, by a millisecond for a few thousand, so there are not more.

@@ -56,6 +56,12 @@ def rendered(template: str, instance: int) -> str:
     return text.replace("@ID@", str(instance))
 
 
+def rendered_of_host(host: int, number: int) -> str:
+    """The configuration of one of several brokers of a host."""
+    text = (DEPLOY / "config" / "broker-of-host.toml.in").read_text(encoding="utf-8")
+    return text.replace("@HOST@", str(host)).replace("@NUMBER@", str(number))
+
+
 def _named(kind: str, name: str) -> str:
     text = GUIDE.read_text(encoding="utf-8")
     bodies = [

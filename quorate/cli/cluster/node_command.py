@@ -1,4 +1,4 @@
-"""``quorate node``: runs one voter or broker in the foreground, for a service manager."""
+"""``quorate node``: runs a voter, a broker, or the brokers of a host, for a service manager."""
 
 import os
 import signal
@@ -18,23 +18,28 @@ Program = Callable[[Path, dict[str, Any]], int]
 
 @click.group()
 def node() -> None:
-    """Run one voter or broker in the foreground.
+    """Run one voter, one broker or the brokers of a host in the foreground.
 
     \b
     Example:
       quorate node quorum --config quorum-1.toml
       quorate node broker --config broker-1.toml --set log.level=DEBUG
+      quorate node brokers --config broker-11.toml --config broker-12.toml
     """
 
 
-def _node_options(command: Command) -> Command:
-    command = click.option(
+def _settings_option(command: Command) -> Command:
+    return click.option(
         "--set",
         "settings",
         multiple=True,
         metavar="KEY=VALUE",
         help="A configuration value that overrides the file.",
     )(command)
+
+
+def _node_options(command: Command) -> Command:
+    command = _settings_option(command)
     command = click.option("--exit-with-parent", is_flag=True, hidden=True)(command)
     return click.option(
         "--config",
@@ -125,3 +130,37 @@ def broker_node(config: Path, settings: tuple[str, ...], exit_with_parent: bool)
       "inter.broker.listener" = "host1:9193"
     """
     return _run(load_broker(), config, settings, exit_with_parent=exit_with_parent)
+
+
+@node.command("brokers")
+@click.option(
+    "--config",
+    "configs",
+    required=True,
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="TOML file of one broker; give one for each broker of the host.",
+)
+@_settings_option
+def brokers_node(configs: tuple[Path, ...], settings: tuple[str, ...]) -> int:
+    """Run several brokers of this host: as a rule, one for each core that they may use.
+
+    They are forked from one process, so that they share the memory of the code. All have the same
+    broker.rack, and ids, ports and folders of their own. A broker that fails is started again.
+    SIGTERM stops all of them, each after it has handed its leaderships over. They also stop when
+    this process ends in any other way.
+
+    \b
+    Example:
+      quorate node brokers --config broker-11.toml --config broker-12.toml
+    """
+    if not hasattr(signal, "sigtimedwait"):
+        raise click.UsageError("this needs Linux: start each broker with quorate node broker")
+    run = load_broker()
+    from quorate.broker.host.host_process import fork_brokers
+
+    chosen = fork_brokers(configs, key_values(settings, "--set"))
+    if isinstance(chosen, int):
+        return chosen
+    return _run(run, chosen, settings, exit_with_parent=True)

@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,10 @@ import click
 import pytest
 import yaml
 
-from quorate.broker.config.node import CONTROLLED_SHUTDOWN_TIMEOUT_MS
+from quorate.broker.config.grpc_listeners import GRPC_LISTENER, INTER_BROKER_LISTENER
+from quorate.broker.config.listeners import LISTENERS
+from quorate.broker.config.node import BROKER_RACK, CONTROLLED_SHUTDOWN_TIMEOUT_MS
+from quorate.broker.host.host_configs import load_configs
 from quorate.broker.security.config_file import load_config
 from quorate.cli.main import cli
 from quorate.common.configuration import parse_endpoint, read_toml
@@ -24,6 +28,7 @@ from tests.support.messages import is_said
 from tests.support.three_hosts import CLUSTER_PORTS, HOSTS
 
 UNITS = ("quorate-quorum", "quorate-broker")
+HOST_UNIT = "quorate-brokers"
 COMPOSE = guide.DEPLOY / "compose"
 
 
@@ -113,7 +118,35 @@ def test_a_unit_starts_what_the_guide_configures(unit: str) -> None:
     assert f"> /etc/quorate/{kind}-$ID.toml" in guide.step("configuration")
 
 
-@pytest.mark.parametrize("unit", UNITS)
+def test_the_unit_of_a_host_starts_brokers_that_fit_together(tmp_path: Path) -> None:
+    for host in HOSTS:
+        _, *words = guide.unit_command(HOST_UNIT, host)
+        context = parsed(words)
+        assert context.info_name == "brokers"
+        named = context.params["configs"]
+        assert named == tuple(Path(f"/etc/quorate/broker-{host}{number}.toml") for number in (1, 2))
+        files = [tmp_path / path.name for path in named]
+        for number, path in enumerate(files, 1):
+            path.write_text(guide.rendered_of_host(host, number))
+        configs = list(load_configs(files, {}).values())
+        assert {config[BROKER_RACK] for config in configs} == {f"host-{host}"}
+        addresses = [
+            address
+            for config in configs
+            for address in (config[LISTENERS], config[GRPC_LISTENER], config[INTER_BROKER_LISTENER])
+        ]
+        assert len(set(addresses)) == len(addresses)
+
+
+def test_the_files_of_a_host_are_made_as_the_guide_says() -> None:
+    step = guide.step("brokers-of-a-host")
+    assert "deploy/config/broker-of-host.toml.in > /etc/quorate/broker-$ID$NUMBER.toml" in step
+    made = parsed(shlex.split(guide.step("certificates-of-hosts"))[1:]).params
+    ids = [host * 10 + number for host in HOSTS for number in (1, 2)]
+    assert made["brokers"] == ids
+
+
+@pytest.mark.parametrize("unit", [*UNITS, HOST_UNIT])
 def test_a_broker_may_take_longer_to_stop_than_it_hands_over(unit: str) -> None:
     text = (guide.DEPLOY / "systemd" / f"{unit}@.service").read_text()
     (stop_s,) = re.findall(r"^TimeoutStopSec=(\d+)$", text, re.MULTILINE)
@@ -123,7 +156,7 @@ def test_a_broker_may_take_longer_to_stop_than_it_hands_over(unit: str) -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("unit", [*UNITS, HOST_UNIT])
 def test_systemd_understands_the_units(unit: str, tmp_path: Path) -> None:
     text = (guide.DEPLOY / "systemd" / f"{unit}@.service").read_text()
     path = tmp_path / f"{unit}@1.service"
