@@ -14,13 +14,13 @@ import uvloop
 from quorate.broker.assembly.kafka_listeners import ListenError
 from quorate.broker.assembly.shared_parts import SharedParts
 from quorate.broker.broker_server import BrokerServer
-from quorate.broker.common.allocation import ask_the_kernel_for_tables, keep_freed_memory
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.config.node import BROKER_ID
 from quorate.broker.control.broker_registrar import RegistrationRefused
 from quorate.broker.environment import ProcessEnvironment
 from quorate.broker.rpc.grpc_listener import Certificates, GrpcRefusals, read_certificates
 from quorate.broker.security.config_file import load_config
+from quorate.common.allocation import ask_the_kernel_for_tables, keep_freed_memory
 from quorate.common.configuration import LOG_LEVEL, ConfigError, Configuration
 from quorate.common.escaping import escaped_lines, log_to_stderr
 from quorate.common.files.data_folder import DataFolderError

@@ -12,7 +12,10 @@ from bench.peers.processes import cpu_seconds, descendants, memory
 
 JVM: Final = "JVM"
 WORKERS: Final = "Python workers"
-_MARKS: Final = {JVM: "org.apache.spark.deploy.SparkSubmit", WORKERS: "pyspark.daemon"}
+_MARKS: Final = {
+    JVM: ("org.apache.spark.deploy.SparkSubmit",),
+    WORKERS: ("pyspark.daemon", "quorate.spark.worker_daemon"),
+}
 _SAMPLE_S: Final = 0.02
 
 
@@ -20,8 +23,8 @@ def spark_pids() -> dict[str, list[int]]:
     """The descendants of this process that are Spark's, by kind."""
     commands = {pid: _read(Path(f"/proc/{pid}/cmdline")) for pid in descendants()}
     return {
-        kind: [pid for pid, command in commands.items() if mark in command]
-        for kind, mark in _MARKS.items()
+        kind: [pid for pid, command in commands.items() if any(one in command for one in marks)]
+        for kind, marks in _MARKS.items()
     }
 
 

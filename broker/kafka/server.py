@@ -6,7 +6,6 @@ import logging
 from collections import Counter
 from typing import Final
 
-from quorate.broker.common.allocation import return_freed_memory
 from quorate.broker.config.listeners import CONNECTIONS_MAX_IDLE_MS, SOCKET_REQUEST_MAX_BYTES
 from quorate.broker.kafka.api_table import api_table
 from quorate.broker.kafka.connection.connection import KafkaConnection
@@ -26,6 +25,7 @@ from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.metrics.client_metrics import LIMIT
 from quorate.broker.security.listener_security import OPEN_LISTENER, ListenerSecurity
 from quorate.broker.security.listener_tls import ListenerTls
+from quorate.common.allocation import return_freed_memory
 from quorate.common.grpc_support.refusal_log import RefusalLog
 from quorate.common.types import Endpoint
 

@@ -13,6 +13,8 @@ from quorate.spark.source import QuorateDataSource
 _ON_THIS_MACHINE: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    # Workers that are forked with the source imported. Other masters' hosts may lack the package.
+    "spark.python.daemon.module": "quorate.spark.worker_daemon",
 }
 _SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",

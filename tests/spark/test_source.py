@@ -1,6 +1,7 @@
 """What a Spark user sees, against brokers inside this process."""
 
 import json
+import sys
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -162,6 +163,15 @@ def test_limit_stops_in_the_middle_and_leaves_no_stream_open(
     assert len(load(spark, cluster, subscribe="large").select("offset").limit(3).collect()) == 3
     assert len(sent) < 50
     wait_until(lambda: cluster.open_reads == 0, "the end of every stream", timeout_s=20)
+
+
+def test_workers_of_a_local_session_are_forked_with_the_source_imported(
+    spark: SparkSession,
+) -> None:
+    def imported(_: int) -> bool:
+        return "quorate.spark.reading.range_reader" in sys.modules
+
+    assert spark.sparkContext.parallelize([0], 1).map(imported).collect() == [True]
 
 
 def test_filters_give_the_right_rows_again_and_again(

@@ -64,10 +64,13 @@ class MetadataBatchReader(DataSourceReader):
 
     def _read_range(self, wanted: MetadataRange) -> "Iterator[pa.RecordBatch]":
         from quorate.spark.metadata.metadata_range_reader import MetadataRangeReader
+        from quorate.spark.python_worker import until_closed
 
         schema = to_arrow_schema(self._schema, timezone="UTC")
         with self._options.connection.open() as cluster:
-            yield from MetadataRangeReader(cluster, wanted, self._options, schema).batches()
+            for batch in MetadataRangeReader(cluster, wanted, self._options, schema).batches():
+                with until_closed():
+                    yield batch
 
 
 VERSION: Final = 1

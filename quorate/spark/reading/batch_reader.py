@@ -34,9 +34,6 @@ from quorate.spark.reading.range_planning import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
-import functools
-import gc
-import os
 
 
 class QuorateReader(DataSourceReader):
@@ -79,7 +76,7 @@ class QuorateReader(DataSourceReader):
         self, offsets: OffsetRange, part: SharedRange | None = None
     ) -> "Iterator[pa.RecordBatch]":
         # gRPC must not be loaded before Spark forks its workers.
-        from quorate.spark.reading.batch_reader import prepare_worker
+        from quorate.spark.python_worker import prepare_worker, until_closed
         from quorate.spark.reading.range_reader import RangePolicy, RangeReader
 
         prepare_worker()
@@ -92,22 +89,9 @@ class QuorateReader(DataSourceReader):
         with options.connection.open() as cluster:
             cluster.refresh([offsets.topic_partition])
             schema = to_arrow_schema(self._schema, timezone="UTC")
-            yield from RangeReader(cluster, offsets, schema, policy).batches()
+            for batch in RangeReader(cluster, offsets, schema, policy).batches():
+                with until_closed():
+                    yield batch
             # A query with LIMIT that stops before the last row never gets here.
             if part is not None and options.commits is not None:
                 report_range_read(cluster, options.connection, options.commits, part)
-
-
-REUSED_WORKER = "SPARK_REUSE_WORKER"
-"""The environment variable that Spark sets for workers that run one task after another."""
-
-
-@functools.cache
-def prepare_worker() -> None:
-    """Exclude the imported modules from garbage collection; done once per worker process.
-
-    Spark collects all garbage after every task, and would look each time at objects that only the
-    end of the process frees. That takes 35 ms, as long as decoding a million records.
-    """
-    if os.environ.get(REUSED_WORKER):
-        gc.freeze()

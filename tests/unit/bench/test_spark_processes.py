@@ -3,13 +3,16 @@
 import subprocess
 import sys
 
+import pytest
+
 from bench.spark_reading.processes import CpuClock, spark_pids
 
 BUSY = "import time\nwhile time.process_time() < 0.1: pass\nprint('done', flush=True); input()"
 
 
-def test_finds_sparks_processes_below_this_one_by_their_command() -> None:
-    worker = [sys.executable, "-c", "input()", "-m", "pyspark.daemon"]
+@pytest.mark.parametrize("daemon", ["pyspark.daemon", "quorate.spark.worker_daemon"])
+def test_finds_sparks_processes_below_this_one_by_their_command(daemon: str) -> None:
+    worker = [sys.executable, "-c", "input()", "-m", daemon]
     before = spark_pids()  # Other tests of this process may have a Spark session.
     with subprocess.Popen(worker, stdin=subprocess.PIPE) as process:
         found = spark_pids()

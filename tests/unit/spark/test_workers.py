@@ -1,11 +1,37 @@
-"""What is done once in each Python worker."""
+"""What is done in each Python worker, and how one ends."""
 
 import gc
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 
-from quorate.spark.reading.batch_reader import REUSED_WORKER, prepare_worker
+from quorate.spark import python_worker
+from quorate.spark.python_worker import REUSED_WORKER, prepare_worker, until_closed
+
+WRITER = """
+import os
+from quorate.spark.python_worker import until_closed
+for number in range(1000):
+    with until_closed():
+        os.write(1, bytes(100_000))
+"""
+"""A program that writes as Spark's serializer does: between two steps of a generator."""
+THREADS_OF_THE_DAEMON = """
+from importlib import import_module
+from pathlib import Path
+from quorate.spark.worker_daemon import BEFORE_THE_FORK
+for name in BEFORE_THE_FORK:
+    import_module(name)
+assert "grpc" in __import__("sys").modules
+for task in Path("/proc/self/task").iterdir():
+    print((task / "comm").read_text().strip())
+"""
+HARMLESS_THREADS = {"python", "python3", "python3.11", "python3.12", "jemalloc_bg_thd"}
+"""The main thread, those of OpenBLAS, and one of Arrow's: their libraries look after forks."""
 
 
 @pytest.fixture(autouse=True)
@@ -19,8 +45,18 @@ def _fresh_process() -> Iterator[None]:
     prepare_worker.cache_clear()
 
 
+@pytest.fixture
+def heaps(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Return whether all threads were to share a heap, for each time that it was said."""
+    said: list[bool] = []
+    monkeypatch.setattr(
+        python_worker, "keep_freed_memory", lambda *, one_heap: said.append(one_heap)
+    )
+    return said
+
+
 def test_a_worker_that_is_used_again_keeps_imports_out_of_garbage_collection(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, heaps: list[bool]
 ) -> None:
     monkeypatch.setenv(REUSED_WORKER, "1")
     prepare_worker()
@@ -30,9 +66,49 @@ def test_a_worker_that_is_used_again_keeps_imports_out_of_garbage_collection(
     prepare_worker()
     assert gc.get_freeze_count() <= frozen
     assert len(kept) == 1000
+    assert heaps == [True]
 
 
-def test_other_processes_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_processes_are_left_alone(monkeypatch: pytest.MonkeyPatch, heaps: list[bool]) -> None:
     monkeypatch.delenv(REUSED_WORKER, raising=False)
     prepare_worker()
     assert gc.get_freeze_count() == 0
+    assert heaps == []
+    with until_closed():
+        assert signal.getsignal(signal.SIGPIPE) is signal.SIG_IGN
+
+
+def test_the_signal_is_as_before_once_spark_has_taken_a_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(REUSED_WORKER, "1")
+    with until_closed():
+        assert signal.getsignal(signal.SIGPIPE) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGPIPE) is signal.SIG_IGN
+
+
+@pytest.mark.parametrize("in_a_worker", [True, False])
+def test_a_worker_ends_without_a_word_when_nobody_reads_on(*, in_a_worker: bool) -> None:
+    environment = {**os.environ, REUSED_WORKER: "1" if in_a_worker else ""}
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+    )
+    assert writer.stdout is not None
+    assert writer.stderr is not None
+    with writer, writer.stderr:
+        assert writer.stdout.read(1000)
+        writer.stdout.close()
+        told = writer.stderr.read()
+    assert (writer.returncode == -signal.SIGPIPE) is in_a_worker
+    assert (b"BrokenPipeError" in told) is not in_a_worker
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted by /proc")
+def test_what_the_daemon_imports_starts_no_thread_that_a_fork_would_lose() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", THREADS_OF_THE_DAEMON], capture_output=True, text=True, check=True
+    )
+    assert set(run.stdout.split()) <= HARMLESS_THREADS

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from quorate.broker.common.allocation import ask_the_kernel_for_tables, keep_freed_memory
+from quorate.common.allocation import ask_the_kernel_for_tables, keep_freed_memory
 
 TABLES = """
 import ctypes, resource, sys
-from quorate.broker.common import allocation
+from quorate.common import allocation
 getattr(allocation, sys.argv[1])()
 libc = ctypes.CDLL(None)
 libc.calloc.restype = ctypes.c_void_p
@@ -25,12 +25,24 @@ print(faults() - before)
 
 SCRIPT = """
 import resource, sys
-from quorate.broker.common.allocation import keep_freed_memory
+from quorate.common.allocation import keep_freed_memory
 assert keep_freed_memory()
 def faults(): return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(3): frame = bytearray(4 << 20); del frame
 before = faults()
 for _ in range(20): frame = bytearray(4 << 20); del frame
+print(faults() - before)
+"""
+SHARING_SCRIPT = """
+import resource, threading
+from quorate.common.allocation import keep_freed_memory
+assert keep_freed_memory(one_heap=True)
+def faults(): return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+def use(): frame = bytearray(4 << 20); del frame
+def use_in_thread(): thread = threading.Thread(target=use); thread.start(); thread.join()
+for _ in range(3): use()
+before = faults()
+use_in_thread()
 print(faults() - before)
 """
 
@@ -64,3 +76,10 @@ def test_a_c_library_without_the_setting_is_left_alone(monkeypatch: pytest.Monke
     monkeypatch.setattr("ctypes.CDLL", lambda _: object())
     assert not keep_freed_memory()
     assert not ask_the_kernel_for_tables()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mallopt is glibc's")
+def test_threads_that_share_a_heap_use_each_others_freed_memory() -> None:
+    script = [sys.executable, "-c", SHARING_SCRIPT]
+    done = subprocess.run(script, capture_output=True, text=True, check=True, timeout=60)
+    assert int(done.stdout) < (4 << 20) // resource.getpagesize()

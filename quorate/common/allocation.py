@@ -15,6 +15,7 @@ from typing import Final
 
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
+_M_ARENA_MAX: Final = -8
 
 _KEPT_FREE_BYTES: Final = 256 << 20
 _FROM_HEAP_BYTES: Final = 32 << 20
@@ -39,11 +40,21 @@ def ask_the_kernel_for_tables() -> bool:
     return _set(_M_MMAP_THRESHOLD, _TABLE_BYTES)
 
 
-def keep_freed_memory() -> bool:
-    """Make the C library keep freed memory. Call it once, when a process has opened its log. The
-    result is False if the C library has no such setting.
+def keep_freed_memory(*, one_heap: bool = False) -> bool:
+    """Make the C library keep freed memory. Call it once, when a broker has opened its log.
+
+    Args:
+        one_heap: all threads that start later share one heap, so that what one of them frees serves
+            the others. It suits a few threads that hand large buffers on to each other.
+
+    Returns:
+        False if the C library has no such setting.
     """
-    return _set(_M_MMAP_THRESHOLD, _FROM_HEAP_BYTES) and _set(_M_TRIM_THRESHOLD, _KEPT_FREE_BYTES)
+    return (
+        _set(_M_MMAP_THRESHOLD, _FROM_HEAP_BYTES)
+        and _set(_M_TRIM_THRESHOLD, _KEPT_FREE_BYTES)
+        and (not one_heap or _set(_M_ARENA_MAX, 1))
+    )
 
 
 def _set(setting: int, value: int) -> bool:
