@@ -29,7 +29,7 @@ from quorate.broker.log.stored.log_state import LogState, empty_log
 from quorate.broker.log.stored.retention import SegmentTimes, segment_times
 from quorate.broker.log.stored.stored_log import LogReads, OnDamaged, StoredLog
 from quorate.broker.log.writing.disk_space import DiskReserve, DiskSpace, OnRoom
-from quorate.broker.log.writing.group_commit import InlineCommit, ThreadedCommit
+from quorate.broker.log.writing.group_commit import InlineCommit, SyncedCommit
 from quorate.broker.log.writing.housekeeping import Housekeeping
 from quorate.broker.log.writing.journal import CreateSegment, Journal, create_segment
 from quorate.broker.log.writing.live_segments import LiveSegments
@@ -171,7 +171,7 @@ class LogManager:
             recovered,
             partial(create_segment, directory, options, recovered.table),
             reserve,
-            ThreadedCommit if options.flush == "sync" else InlineCommit,
+            SyncedCommit if options.flush == "sync" else InlineCommit,
         )
         log.info(
             "log directory %s: %d logs in %d segments%s",

@@ -1,7 +1,7 @@
 """Writes to the disk for a store: to the active segment, the next one, and the table.
 
-One thread at a time uses it: the writer's, or the event loop's under ``log.flush=os``. Slow work
-that no commit needs to wait for (creating the next segment, sealing the last one, deleting an empty
+One thread at a time uses it: the writer's or the event loop's (``group_commit``). Slow work that no
+commit needs to wait for (creating the next segment, sealing the last one, deleting an empty
 one) runs in the housekeeping threads, so that a commit with a roll takes no longer than another.
 """
 

@@ -1,7 +1,7 @@
 """Passes write operations from the logs to the disk, and their results back to the logs.
 
-The event loop owns every log, and the writer thread owns the disk. Write operations pass between
-them, in order. The submitter of an operation may wait for it: it is durable then, or it has failed.
+The event loop owns every log, and ``group_commit`` the disk. Write operations pass between them, in
+order. The submitter of an operation may wait for it: it is durable then, or it has failed.
 While the disk is full (``disk_space``), batches that were appended before wait in order and are
 written once there is space, unless their log is deleted.
 """

@@ -97,7 +97,7 @@ class SimulatedHousekeeping:
 
 
 class TimedCommit(GroupCommit):
-    """Commits as ``ThreadedCommit`` does: what arrives while one fsync lasts is the next group."""
+    """Commits as a ``SyncedCommit`` does in its thread: what comes meanwhile is the next group."""
 
     def __init__(
         self,
