@@ -4,6 +4,7 @@ A broker takes all of it from here and nothing from anywhere else, so that a sim
 same broker over a network, a disk and a clock of its own.
 """
 
+import asyncio
 import os
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,6 +14,7 @@ import grpc.aio
 
 from quorate.broker.changes.audit_log import AuditLog, KeepAuditEntries, keep_no_entries
 from quorate.broker.config.controller import AUDIT_LOG_FILE
+from quorate.broker.config.grpc_listeners import REPLICATION_PORT
 from quorate.broker.config.log import LOG_DIR, LOG_FLUSH, LOG_RESERVE_BYTES, LOG_SEGMENT_BYTES
 from quorate.broker.config.node import BROKER_ID, BROKER_SESSION_TIMEOUT_MS
 from quorate.broker.config.producers import PRODUCER_ID_EXPIRATION_MS
@@ -26,6 +28,8 @@ from quorate.broker.log.options import LogOptions
 from quorate.broker.log.recovery.folder_identity import require_identity
 from quorate.broker.log.writing.log_writer import LogManagerEvents
 from quorate.broker.metadata.metadata_follower import MetadataFollower
+from quorate.broker.replication.hosting.partition_table import PartitionTable
+from quorate.broker.replication.services.replication_listener import ReplicationListener
 from quorate.broker.rpc.grpc_listener import (
     Certificates,
     GrpcListener,
@@ -33,7 +37,8 @@ from quorate.broker.rpc.grpc_listener import (
     client_listener,
     inter_broker_listener,
 )
-from quorate.broker.rpc.peer_channels import Peer, PeerChannels, open_channel
+from quorate.broker.rpc.peer_channels import Peer, PeerChannels, connect, open_channel
+from quorate.broker.rpc.peer_tls import PeerTls
 from quorate.broker.security.client_guard import VerifiedPasswords
 from quorate.broker.security.listener_security import OPEN_LISTENER, ListenerSecurity
 from quorate.broker.security.listener_tls import ListenerTls
@@ -80,6 +85,12 @@ class BrokerEnvironment(Protocol):
 
     def open_channel(self, peer: Peer) -> grpc.aio.Channel:
         """Open a gRPC channel to a broker; the caller closes it."""
+
+    async def connect(self, peer: Peer, port: int, protocol: asyncio.BaseProtocol) -> None:
+        """Connect to another port of a broker, see ``PeerNetwork.connect``."""
+
+    def replication_listener(self, table: PartitionTable) -> ReplicationListener | None:
+        """Return the listener of framed streams, or None if followers fetch over gRPC alone."""
 
     def peer_channels(self) -> PeerChannels:
         """Return the pool of gRPC channels to brokers, which many share."""
@@ -149,6 +160,16 @@ class ProcessEnvironment:
 
     def open_channel(self, peer: Peer) -> grpc.aio.Channel:
         return open_channel(peer, None if self._cluster is None else self._cluster.current)
+
+    async def connect(self, peer: Peer, port: int, protocol: asyncio.BaseProtocol) -> None:
+        security = None if self._cluster is None else self._cluster.current
+        await connect(peer, port, protocol, security)
+
+    def replication_listener(self, table: PartitionTable) -> ReplicationListener | None:
+        if self._config[REPLICATION_PORT] < 0:
+            return None
+        tls = None if self._cluster is None else PeerTls(self._cluster)
+        return ReplicationListener(table, tls, self._refusals.inter_broker)
 
     def peer_channels(self) -> PeerChannels:
         return PeerChannels(security=self._cluster)

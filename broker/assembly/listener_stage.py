@@ -11,9 +11,11 @@ from quorate.broker.assembly.shared_parts import SharedParts
 from quorate.broker.config.grpc_listeners import (
     GRPC_LISTENER,
     INTER_BROKER_LISTENER,
+    REPLICATION_PORT,
     grpc_endpoint,
     inter_broker_endpoint,
 )
+from quorate.broker.replication.services.replication_listener import ReplicationListener
 from quorate.broker.rpc.grpc_listener import GrpcListener
 from quorate.broker.security.client_guard import VerifiedPasswords
 from quorate.broker.security.credential_provider import CredentialProvider
@@ -57,9 +59,12 @@ async def open_listeners(
     logins = LoginQueue()
     services.kafka.figures.logins.append(logins)
     clients = environment.client_listener(VerifiedPasswords(credentials.passwords, logins))
-    services.serve_brokers(brokers.server)
+    followers = services.replication_listener()
+    services.serve_brokers(brokers.server, followers)
     services.serve_clients(clients.server)
     inter_broker = _bind(brokers, INTER_BROKER_LISTENER.name, inter_broker_endpoint(config))
+    if followers is not None:
+        await _start(followers, Endpoint(inter_broker.host, config[REPLICATION_PORT]), cleanup)
     grpc_bound = _bind(clients, GRPC_LISTENER.name, grpc_endpoint(config))
     listeners = await open_kafka_listeners(kafka, config, credentials, environment.random_bytes)
     cleanup.push_async_callback(kafka.stop)
@@ -80,6 +85,14 @@ async def _show_metrics(shared: SharedParts, cleanup: AsyncExitStack) -> None:
     except OSError as error:
         raise address_taken(METRICS_LISTENER.name, listener) from error
     cleanup.push_async_callback(endpoint.stop)
+
+
+async def _start(followers: ReplicationListener, wanted: Endpoint, cleanup: AsyncExitStack) -> None:
+    try:
+        await followers.start(wanted)
+    except OSError as error:
+        raise address_taken(REPLICATION_PORT.name, wanted) from error
+    cleanup.push_async_callback(followers.stop)
 
 
 def _credential_provider(shared: SharedParts) -> CredentialProvider:

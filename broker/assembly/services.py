@@ -43,6 +43,7 @@ from quorate.broker.replication.commands.stray_partitions import names_of
 from quorate.broker.replication.manager import ReplicaManager
 from quorate.broker.replication.services.range_read_service import add_range_read_to_server
 from quorate.broker.replication.services.range_write_service import add_range_write_to_server
+from quorate.broker.replication.services.replication_listener import ReplicationListener
 from quorate.broker.replication.services.replication_service import add_replication_to_server
 from quorate.broker.security.grpc_caller import caller
 from quorate.broker.security.token_access import TokenDescription
@@ -70,8 +71,11 @@ class BrokerServices:
         shared.metrics.add(self.kafka.figures.samples)
         shared.metrics.add(self.kafka.fetch_sessions.samples)
 
-    def serve_brokers(self, server: grpc.aio.Server) -> None:
-        """Serve the requests that only brokers may send, and the changes that they forward."""
+    def serve_brokers(self, server: grpc.aio.Server, followers: ReplicationListener | None) -> None:
+        """Serve the requests that only brokers may send, and the changes that they forward.
+
+        ``followers`` is the listener of framed streams, if there is one.
+        """
         shared = self._shared
         control = BrokerControlService(
             identity=shared.identity,
@@ -83,11 +87,15 @@ class BrokerServices:
         add_broker_control_to_server(server, control)
         add_admin_to_server(server, self._admin)
         add_controller_duty_to_server(server, BrokerToControllerService(shared.active_controller))
-        add_replication_to_server(server, self._replicas)
+        add_replication_to_server(server, self._replicas, followers)
         transactions = TransactionsService(
             self._replicas, shared.images, self._coordinators.transactions
         )
         add_transactions_to_server(server, transactions)
+
+    def replication_listener(self) -> ReplicationListener | None:
+        """Return the listener of framed streams, not started, or None if there is none."""
+        return self._shared.environment.replication_listener(self._replicas.table)
 
     def serve_clients(self, server: grpc.aio.Server) -> None:
         """Serve the requests of clients over gRPC."""

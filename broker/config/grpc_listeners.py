@@ -28,6 +28,16 @@ INTER_BROKER_LISTENER: Final = ConfigKey(
     doc="The address where other brokers and the controller connect, under mutual TLS. If empty, "
     "it is any free port at the host of grpc.listener.",
 )
+REPLICATION_PORT: Final = ConfigKey(
+    name="replication.port",
+    type=int,
+    default=0,
+    at_least=-1,
+    at_most=65_535,
+    doc="The port, at the host of inter.broker.listener and under the same TLS, where followers "
+    "fetch. 0 means any free port. With -1, or where followers cannot reach the port, they fetch "
+    "over inter.broker.listener, which costs all brokers more.",
+)
 GRPC_SECURITY_PROTOCOL: Final = ConfigKey(
     name="grpc.security.protocol",
     type=str,

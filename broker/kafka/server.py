@@ -20,9 +20,9 @@ from quorate.broker.kafka.connection.memory_pressure import (
     StalledConnectionCloser,
 )
 from quorate.broker.kafka.connection.request_dispatcher import RequestDispatcher
-from quorate.broker.kafka.listener_sockets import ListenerSockets
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.metrics.client_metrics import LIMIT
+from quorate.broker.rpc.listener_sockets import ListenerSockets
 from quorate.broker.security.listener_security import OPEN_LISTENER, ListenerSecurity
 from quorate.broker.security.listener_tls import ListenerTls
 from quorate.common.allocation import return_freed_memory

@@ -4,12 +4,14 @@ One connection carries control requests, forwarded ones and replication: under T
 a connection of its own, and each connection costs a handshake.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import grpc.aio
 
+from quorate.broker.rpc.peer_tls import HANDSHAKE_TIMEOUT_S, connection_context, name_of
 from quorate.common.background_tasks import BackgroundTasks
 from quorate.common.grpc_support.grpc_credentials import channel_credentials
 from quorate.common.tls.identity import Role, Security, node_name
@@ -68,6 +70,36 @@ class PeerNetwork(Protocol):
 
     def open_channel(self, peer: Peer) -> grpc.aio.Channel:
         """Return a channel to a broker that the caller closes."""
+
+    async def connect(self, peer: Peer, port: int, protocol: asyncio.BaseProtocol) -> None:
+        """Connect ``protocol`` to a port of a broker's host.
+
+        Raises:
+            OSError: it cannot be reached, also within ``CONNECT_TIMEOUT_S``, or is not that broker.
+            SecurityError: the certificates cannot be used.
+        """
+
+
+CONNECT_TIMEOUT_S: Final = 2.0
+
+
+async def connect(
+    peer: Peer, port: int, protocol: asyncio.BaseProtocol, security: Security | None = None
+) -> None:
+    """Connect as ``PeerNetwork.connect``. Without ``security`` it is plain text.
+
+    Under TLS only the certificate of that broker is accepted.
+    """
+    tls: dict[str, Any] = {}
+    if security is not None:
+        tls = {
+            "ssl": connection_context(security),
+            "server_hostname": name_of(peer.broker_id),
+            "ssl_handshake_timeout": HANDSHAKE_TIMEOUT_S,
+        }
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(CONNECT_TIMEOUT_S + (HANDSHAKE_TIMEOUT_S if tls else 0)):
+        await loop.create_connection(lambda: protocol, peer.endpoint.host, port, **tls)
 
 
 def open_channel(peer: Peer, security: Security | None = None) -> grpc.aio.Channel:

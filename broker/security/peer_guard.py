@@ -29,6 +29,7 @@ _SENDER: Final[Mapping[str, Callable[[Any], int] | None]] = {
     "/quorate.v1.ControllerDuty/ControlledShutdown": lambda request: request.broker_id,
     "/quorate.v1.ControllerDuty/ReportReplicas": lambda request: request.broker_id,
     "/quorate.v1.ControllerDuty/ReportLinks": lambda request: request.broker_id,
+    "/quorate.v1.Replication/FindStreamListener": lambda request: request.replica_id,
     "/quorate.v1.Replication/OffsetsForLeaderEpoch": lambda request: request.replica_id,
     "/quorate.v1.Transactions/WriteMarkers": lambda request: request.broker_id,
     "/quorate.v1.Transactions/VerifyPartitions": lambda request: request.broker_id,

@@ -9,11 +9,11 @@ import pytest
 
 from quorate.broker.log import LogAppendInfo, LogRead, Records, Retention
 from quorate.broker.replication.api import DeleteRecordsPartition, ProduceEntry
-from quorate.broker.replication.frames import unpack_frame
 from quorate.broker.replication.partition.effects import ReplicaRole
 from quorate.broker.replication.serving.replica_fetch_session import ReplicaFetchSession
+from quorate.broker.replication.streams.fetch_messages import ReplicaFetchRequest
 from quorate.common.types import TopicPartition
-from quorate_proto.v1 import errors_pb2, replication_pb2
+from quorate_proto.v1 import errors_pb2
 from tests.support.replica_cluster import ReplicaCluster, batch, batches
 from tests.support.waiting import async_wait_until
 
@@ -50,12 +50,12 @@ async def test_c12_a_follower_acknowledges_and_asks_for_more_in_one_request(
     )
     await cluster.create_topic("orders", (1, 2, 3))
     await cluster.nodes[1].produce("orders", batch("first"))
-    asked: list[replication_pb2.ReplicaFetchRequest] = []
+    asked: list[ReplicaFetchRequest] = []
     take_in = ReplicaFetchSession.on_request
 
-    def counted(session: ReplicaFetchSession, frame: bytes) -> None:
-        asked.append(replication_pb2.ReplicaFetchRequest.FromString(unpack_frame(frame)[0]))
-        take_in(session, frame)
+    def counted(session: ReplicaFetchSession, request: ReplicaFetchRequest) -> None:
+        asked.append(request)
+        take_in(session, request)
 
     monkeypatch.setattr(ReplicaFetchSession, "on_request", counted)
     for number in range(20):

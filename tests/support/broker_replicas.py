@@ -17,16 +17,19 @@ from quorate.broker.replication.api import (
     ProduceOutcome,
 )
 from quorate.broker.replication.commands.stray_partitions import Assignment, AssignmentCheck
-from quorate.broker.replication.frames import pack_frame, unpack_frame
 from quorate.broker.replication.hosting.hosted_partition import HostedPartition
 from quorate.broker.replication.hosting.partition_table import PartitionTable
 from quorate.broker.replication.manager import ReplicaManager, ReplicationOptions
 from quorate.broker.replication.serving.replica_fetch_session import ReplicaFetchSession
 from quorate.broker.replication.serving.transaction_verification import TransactionVerifier
-from quorate.broker.replication.wakeup import Wakeup
+from quorate.broker.replication.streams.fetch_messages import (
+    FetchedPartition,
+    ReplicaFetchRequest,
+    ReplicaPosition,
+)
 from quorate.common.clock import Clock
-from quorate.common.types import BrokerId, TopicIdPartition, TopicPartition
-from quorate_proto.v1 import control_pb2, replication_pb2
+from quorate.common.types import BrokerEpoch, BrokerId, TopicIdPartition, TopicPartition
+from quorate_proto.v1 import control_pb2
 from tests.support.fixed_limits import FixedLimits
 from tests.support.identities import registered
 from tests.support.local_quorum import LocalQuorum
@@ -251,7 +254,7 @@ class FollowerStream:
         """``proven``: whose certificate the connection has."""
         self.broker_id = broker_id
         self.wakes = 0
-        self.session = ReplicaFetchSession(broker.manager.table, CountingWakeup(self), proven)
+        self.session = ReplicaFetchSession(broker.manager.table, self._woken, proven)
 
     def send(
         self,
@@ -266,40 +269,29 @@ class FollowerStream:
         max_bytes: int = 1 << 20,
         broker_epoch: int = 10,
     ) -> None:
-        request = replication_pb2.ReplicaFetchRequest(
-            replica_id=self.broker_id,
-            broker_epoch=broker_epoch,
-            max_wait_ms=100,
-            max_bytes=max_bytes,
-            ack_only=ack_only,
-        )
+        positions = []
         if topic is not None:
-            request.positions.add(
-                topic_id=topic_id_of(topic),
-                partition=0,
+            position = ReplicaPosition(
+                TopicIdPartition(topic_id_of(topic), 0),
                 current_leader_epoch=epoch,
                 fetch_offset=fetch,
                 flushed_offset=fetch if flushed is None else flushed,
                 log_start_offset=start,
                 forget=forget,
             )
-        self.session.on_request(pack_frame(request.SerializeToString()))
+            positions.append(position)
+        request = ReplicaFetchRequest(
+            BrokerId(self.broker_id), BrokerEpoch(broker_epoch), 100, max_bytes, ack_only, positions
+        )
+        self.session.on_request(request)
 
     def has_news(self) -> bool:
         return self.session.has_news
 
-    def receive(self) -> tuple[list[replication_pb2.FetchedPartition], bytes]:
-        header, records = unpack_frame(self.session.take_response())
-        response = replication_pb2.ReplicaFetchResponse.FromString(header)
-        return list(response.partitions), bytes(records)
+    def receive(self) -> tuple[list[FetchedPartition], bytes]:
+        response = self.session.take_response()
+        return response, b"".join(chunk for fetched in response for chunk in fetched.records)
 
-
-class CountingWakeup(Wakeup):
-    """Counts how often the session of a stream asks for its task."""
-
-    def __init__(self, stream: FollowerStream) -> None:
-        super().__init__()
-        self._stream = stream
-
-    def wake(self) -> None:
-        self._stream.wakes += 1
+    def _woken(self) -> None:
+        """Count how often the session asks to be looked at."""
+        self.wakes += 1

@@ -29,9 +29,11 @@ from quorate.broker.replication.hosting.hosted_partition import HostedPartition
 from quorate.broker.replication.manager import ReplicaManager, ReplicationOptions
 from quorate.broker.replication.services.range_read_service import add_range_read_to_server
 from quorate.broker.replication.services.range_write_service import add_range_write_to_server
+from quorate.broker.replication.services.replication_listener import ReplicationListener
 from quorate.broker.replication.services.replication_service import add_replication_to_server
-from quorate.broker.rpc.peer_channels import GRPC_OPTIONS, Peer, open_channel
+from quorate.broker.rpc.peer_channels import GRPC_OPTIONS, Peer, connect, open_channel
 from quorate.common.clock import monotonic_ms
+from quorate.common.grpc_support.refusal_log import RefusalLog
 from quorate.common.types import (
     BrokerEpoch,
     BrokerId,
@@ -94,6 +96,9 @@ class RealNetwork:
     def open_channel(self, peer: Peer) -> grpc.aio.Channel:
         return open_channel(peer)
 
+    async def connect(self, peer: Peer, port: int, protocol: asyncio.BaseProtocol) -> None:
+        await connect(peer, port, protocol)
+
 
 class ReplicaNode:
     """One broker without Kafka listener and controller."""
@@ -121,6 +126,7 @@ class ReplicaNode:
         self._incarnation = 0
         self._producer_ids = 1000 * broker_id
         self._server: grpc.aio.Server | None = None
+        self._followers: ReplicationListener
         self.store: LogManager | None = None
 
     async def start(self, incarnation: int) -> None:
@@ -147,7 +153,11 @@ class ReplicaNode:
         self.manager.start()
         self._server = grpc.aio.server(options=list(GRPC_OPTIONS))
         port = self._server.add_insecure_port("127.0.0.1:0")
-        add_replication_to_server(self._server, self.manager)
+        self._followers = ReplicationListener(
+            self.manager.table, None, RefusalLog("inter-broker port")
+        )
+        await self._followers.start(Endpoint("127.0.0.1", 0))
+        add_replication_to_server(self._server, self.manager, self._followers)
         self.range_memory = ResponseMemory(RANGE_BYTES)
         add_range_read_to_server(
             self._server,
@@ -187,6 +197,7 @@ class ReplicaNode:
         await self.manager.close()
         if self._server is not None:
             await self._server.stop(None)
+            await self._followers.stop()
         await self.follower.close()
         await self.client.close()
         if self.store is not None:
@@ -196,6 +207,7 @@ class ReplicaNode:
         """Stop the server, so that nobody can connect to it any more, and it sends nothing."""
         assert self._server is not None
         await self._server.stop(None)
+        await self._followers.stop()
 
     async def take(self) -> int:
         """A producer id."""

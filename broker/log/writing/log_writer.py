@@ -240,6 +240,11 @@ class LogWriter:
         self._commit.submit(work)
         return done
 
+    @property
+    def has_room(self) -> bool:
+        """Whether ``wait_for_room`` would return at once."""
+        return self.pending_bytes < self._max_pending_bytes and self.failure is None
+
     async def wait_for_room(self) -> None:
         """Wait until less than ``max_pending_bytes`` wait to be flushed, or the disk is full. On a
         full disk any append is refused.

@@ -1,24 +1,28 @@
 """The follower's side of one stream: what its leader is told, and what becomes of its answers.
 
-Its counterpart on the leader's side is ``serving.replica_fetch_session``. Frames are made and taken
-in here, and ``replica_fetcher`` carries them. A partition that fails waits alone; the others go on.
+Its counterpart on the leader's side is ``serving.replica_fetch_session``. Requests are made and
+responses taken in here, and a ``FetchStream`` carries them. A partition that fails waits alone;
+the others go on.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from quorate.broker.common.errors import KafkaError, error_name
 from quorate.broker.replication.fetching.partition_fetch_state import PartitionFetchState
 from quorate.broker.replication.fetching.truncator import Truncator
-from quorate.broker.replication.frames import MalformedFrame, pack_frame, unpack_frame
 from quorate.broker.replication.hosting.hosted_partition import HostedPartition
 from quorate.broker.replication.hosting.partition_table import PartitionTable
-from quorate.broker.replication.wakeup import Wakeup
+from quorate.broker.replication.streams.fetch_messages import (
+    FetchedPartition,
+    ReplicaFetchRequest,
+    ReplicaPosition,
+)
 from quorate.common.background_tasks import BackgroundTasks
 from quorate.common.invariants import BrokenInvariant
-from quorate.common.types import BrokerEpoch, BrokerId, TopicId, TopicIdPartition
-from quorate_proto.v1 import errors_pb2, replication_pb2
+from quorate.common.types import BrokerEpoch, BrokerId, TopicIdPartition
+from quorate_proto.v1 import errors_pb2
 
 log = logging.getLogger(__name__)
 
@@ -43,13 +47,13 @@ class FetchSessionHandler:
         self,
         table: PartitionTable,
         leader: BrokerId,
-        wakeup: Wakeup,
+        wake: Callable[[], None],
         *,
         max_wait_ms: int,
         max_bytes: int,
         may_ask: asyncio.Event,
     ) -> None:
-        """``wakeup`` is woken when there may be a frame to send.
+        """``wake`` is called when there may be a request to send.
 
         ``max_wait_ms`` and ``max_bytes`` limit one answer. Logs are compared while ``may_ask`` is
         set.
@@ -59,7 +63,7 @@ class FetchSessionHandler:
         self.asked_at_ms: int | None = None
         """The time since which the leader owes an answer, or None if it owes none."""
         self._table = table
-        self._wakeup = wakeup
+        self._wake = wake
         self._max_wait_ms = max_wait_ms
         self._max_bytes = max_bytes
         self._states: dict[TopicIdPartition, PartitionFetchState] = {}
@@ -111,7 +115,7 @@ class FetchSessionHandler:
         """Tell the leader with the next frame that a log grew or became durable."""
         if not state.is_held:
             self._changed[state.tip] = state
-            self._wakeup.wake()
+            self._wake()
 
     @property
     def can_append(self) -> bool:
@@ -148,7 +152,7 @@ class FetchSessionHandler:
             return
         self._fetching -= 1
         self._forgotten.append(state.tip)
-        self._wakeup.wake()
+        self._wake()
 
     def _back_off(self, state: PartitionFetchState) -> None:
         """Start this partition alone again from its check, later."""
@@ -218,30 +222,35 @@ class FetchSessionHandler:
             state.check_again()
             self.truncator.add(state)
 
-    def next_frame(self) -> bytes | None:
-        """Return everything new in one frame, which asks for data unless an answer is to come."""
+    def next_request(self) -> ReplicaFetchRequest | None:
+        """Return everything new in one request, which asks for data unless an answer is to come.
+
+        None if there is nothing to tell.
+        """
         wants_data = self._wants_data and self._fetching > 0
         if not (wants_data or self._changed or self._forgotten):
             return None
-        request = replication_pb2.ReplicaFetchRequest(
-            replica_id=self._table.broker_id,
-            broker_epoch=self._stream_epoch,
-            max_wait_ms=self._table.fetch_wait_ms(self._max_wait_ms),
-            max_bytes=self._max_bytes,
-            ack_only=not wants_data,
-        )
-        for tip in self._forgotten:
-            request.positions.add(topic_id=tip.topic_id, partition=tip.partition, forget=True)
-        for state in self._changed.values():
-            state.tell_position(request, can_append=self.can_append)
+        can_append = self.can_append
+        positions = [ReplicaPosition(tip, forget=True) for tip in self._forgotten]
+        positions += [state.position(can_append=can_append) for state in self._changed.values()]
         self._forgotten.clear()
         self._changed.clear()
+        now_ms = self._table.clock.now_ms()
         if wants_data:
             if self._asking is not None:
                 self._asking.cancel()
             self._wants_data = False
-            self.asked_at_ms = self._table.clock.now_ms()
-        return pack_frame(request.SerializeToString())
+            self.asked_at_ms = now_ms
+        if self.asked_at_ms is not None:
+            self._table.silence.ask_leader(self.leader, now_ms)
+        return ReplicaFetchRequest(
+            self._table.broker_id,
+            self._stream_epoch,
+            self._table.fetch_wait_ms(self._max_wait_ms),
+            self._max_bytes,
+            not wants_data,
+            positions,
+        )
 
     def ask_for_more(self, received_bytes: int) -> None:
         """Ask for data again after an answer of so many bytes.
@@ -253,46 +262,38 @@ class FetchSessionHandler:
         self._wants_data = True
         if self._changed and received_bytes < self._max_bytes // 2:
             loop = asyncio.get_running_loop()
-            self._asking = loop.call_later(ASK_WITH_ACK_MAX_S, self._wakeup.wake)
+            self._asking = loop.call_later(ASK_WITH_ACK_MAX_S, self._wake)
         else:
-            self._wakeup.wake()
+            self._wake()
 
     # -- answers ---------------------------------------------------------------------------------
 
-    def on_frame(self, frame: bytes) -> None:
-        """Take in an answer.
-
-        Raises:
-            MalformedFrame, google.protobuf.message.DecodeError: end the stream.
-        """
+    def on_response(self, partitions: Sequence[FetchedPartition]) -> None:
+        """Take in an answer."""
         self.asked_at_ms = None
-        header, records = unpack_frame(frame)
-        response = replication_pb2.ReplicaFetchResponse.FromString(header)
-        begin = throttled_bytes = 0
+        self._table.silence.hear_leader(self.leader)
+        size = throttled_bytes = 0
         is_limited = self._table.throttles.follower.is_limited
-        for fetched in response.partitions:
-            end = begin + fetched.records_size
-            if end > len(records):
-                raise MalformedFrame(f"{len(records)} bytes of records, {end} announced")
-            tip = TopicIdPartition(TopicId(fetched.topic_id), fetched.partition)
-            state = self._states.get(tip)
-            if state is not None and state.is_fetching:
-                if fetched.error_code != errors_pb2.NONE:
-                    self._on_error(state, fetched)
-                elif fetched.leader_epoch == state.leader_epoch:
-                    state.note_leader(fetched.high_watermark, fetched.log_start_offset)
-                    if is_limited and begin < end and self._is_throttled(state):
-                        throttled_bytes += end - begin
-                    self._append(state, records[begin:end], fetched.high_watermark)
-            begin = end
-        self._table.traffic.replicated_in(begin)
+        for fetched in partitions:
+            size += fetched.size
+            state = self._states.get(fetched.tip)
+            if state is None or not state.is_fetching:
+                continue
+            if fetched.error_code != errors_pb2.NONE:
+                self._on_error(state, fetched)
+            elif fetched.leader_epoch == state.leader_epoch:
+                state.note_leader(fetched.high_watermark, fetched.log_start_offset)
+                if is_limited and fetched.size and self._is_throttled(state):
+                    throttled_bytes += fetched.size
+                self._append(state, fetched)
+        self._table.traffic.replicated_in(size)
         self._took_in(throttled_bytes)
 
-    def _append(self, state: PartitionFetchState, records: memoryview, high_watermark: int) -> None:
+    def _append(self, state: PartitionFetchState, fetched: FetchedPartition) -> None:
         hosted = state.hosted
-        if len(records):
+        if fetched.size:
             try:
-                hosted.log.append_as_follower(records)
+                hosted.log.append_as_follower(fetched.records[0])
             except BrokenInvariant as broken:
                 self._table.give_up(hosted, broken)
                 return
@@ -307,7 +308,7 @@ class FetchSessionHandler:
             if not state.is_held:
                 self._changed[state.tip] = state
         state.note_success()
-        hosted.follow_high_watermark(high_watermark)
+        hosted.follow_high_watermark(fetched.high_watermark)
         if not self._table.is_sound(hosted):
             return
         hosted.log.settle_transactions(hosted.replica.high_watermark)
@@ -331,9 +332,7 @@ class FetchSessionHandler:
         if state.is_fetching and self._states.get(state.tip) is state:
             self.position_changed(state)
 
-    def _on_error(
-        self, state: PartitionFetchState, fetched: replication_pb2.FetchedPartition
-    ) -> None:
+    def _on_error(self, state: PartitionFetchState, fetched: FetchedPartition) -> None:
         hosted = state.hosted
         if fetched.error_code == errors_pb2.OFFSET_OUT_OF_RANGE and (
             state.start_over

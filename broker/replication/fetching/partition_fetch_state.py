@@ -4,8 +4,8 @@ from enum import Enum, auto
 
 from quorate.broker.replication.hosting.hosted_partition import HostedPartition
 from quorate.broker.replication.partition.follower_progress import UNKNOWN_OFFSET
+from quorate.broker.replication.streams.fetch_messages import ReplicaPosition
 from quorate.common.types import LeaderEpoch, TopicIdPartition
-from quorate_proto.v1 import replication_pb2
 
 BACKOFF_FIRST_MS = 30
 BACKOFF_MAX_MS = 1_000
@@ -79,24 +79,20 @@ class PartitionFetchState:
         """The first offset wanted; -1 makes the leader answer with its log start."""
         return -1 if self.start_over else self.hosted.log.log_end_offset
 
-    def tell_position(
-        self, request: replication_pb2.ReplicaFetchRequest, *, can_append: bool
-    ) -> None:
-        """Add what the leader must know: what to send next, and what is durable here.
+    def position(self, *, can_append: bool) -> ReplicaPosition:
+        """Return what the leader must know: what to send next, and what is durable here.
 
         What is about to be dropped counts for nothing. And no ISR is to rely on a full disk, which
         holds all that is committed only until something more is: ``can_append`` is False then.
         """
         partition_log = self.hosted.log
         counts = can_append and not self.start_over
-        flushed_offset = partition_log.flushed_offset if counts else UNKNOWN_OFFSET
-        request.positions.add(
-            topic_id=self.tip.topic_id,
-            partition=self.tip.partition,
-            current_leader_epoch=self.leader_epoch,
-            fetch_offset=self.fetch_offset,
-            flushed_offset=flushed_offset,
-            log_start_offset=partition_log.log_start_offset,
+        return ReplicaPosition(
+            self.tip,
+            self.leader_epoch,
+            self.fetch_offset,
+            partition_log.flushed_offset if counts else UNKNOWN_OFFSET,
+            partition_log.log_start_offset,
         )
 
     # -- events ----------------------------------------------------------------------------------

@@ -1,37 +1,58 @@
 """A follower's connection to one leader: a long-lived stream, opened again when it ends (C12).
 
-Three tasks share a stream. The *writer* sends requests: one that wants data at a time, and
-positions and acknowledgements of durability whenever they arise. The *reader* appends what
-comes. The *truncator* prepares partitions that are new on the stream. The contents of the frames
-are up to ``fetch_session_handler``.
+A stream is framed (``FramedFetchStream``) if the leader serves framed streams and they reach it,
+else it is a call of gRPC. Meanwhile the *truncator* prepares partitions that are new on the stream;
+it asks over gRPC. The contents of the frames are up to ``fetch_session_handler``.
 """
 
 import asyncio
 import logging
+from typing import Final, TypeAlias
 
 import grpc.aio
 
 from quorate.broker.common.broker_identity import BrokerIdentity
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.replication.fetching.fetch_session_handler import FetchSessionHandler
+from quorate.broker.replication.fetching.fetch_streams import (
+    FETCH_METHOD,
+    FetchCall,
+    FetchStream,
+    FramedFetchStream,
+    GrpcFetchStream,
+    StreamRefused,
+)
 from quorate.broker.replication.frames import MalformedFrame
 from quorate.broker.replication.hosting.partition_table import PartitionTable
+from quorate.broker.replication.streams.packed_codec import VERSION, Hello
 from quorate.broker.replication.wakeup import Wakeup
 from quorate.broker.rpc.peer_channels import Peer, PeerNetwork
+from quorate.common.tls.identity import SecurityError
 from quorate.common.types import BrokerEpoch, BrokerId, Endpoint
 from quorate_proto.v1 import replication_pb2, replication_pb2_grpc
 
 log = logging.getLogger(__name__)
 
-FETCH_METHOD = "/quorate.v1.Replication/Fetch"
-
-RECONNECT_FIRST_S = 0.05
-RECONNECT_MAX_S = 1.0
-WATCH_INTERVAL_S = 0.25
-SILENCE_MAX_MS = 10_000
+RECONNECT_FIRST_S: Final = 0.05
+RECONNECT_MAX_S: Final = 1.0
+WATCH_INTERVAL_S: Final = 0.25
+SILENCE_MAX_MS: Final = 10_000
 """The time beyond the long poll after which a leader that has not answered counts as gone."""
 
-FetchCall = grpc.aio.StreamStreamCall[bytes, bytes]
+FRAMED_AGAIN_MS: Final = 60_000
+"""The time between two tries of a follower that could not reach the replication port."""
+
+_FAILURES: Final = (
+    grpc.aio.AioRpcError,
+    MalformedFrame,
+    KafkaError,
+    StreamRefused,
+    OSError,
+)
+"""What ends a stream in the life of a cluster. ``OSError`` includes ``TimeoutError``."""
+
+
+Stub: TypeAlias = "replication_pb2_grpc.ReplicationAsyncStub"
 
 
 class ReplicaFetcher:
@@ -49,11 +70,10 @@ class ReplicaFetcher:
         network: PeerNetwork,
         may_ask: asyncio.Event,
     ) -> None:
-        self._writer_wakeup = Wakeup()
         self.session = FetchSessionHandler(
             table,
             leader,
-            self._writer_wakeup,
+            self._wake,
             max_wait_ms=max_wait_ms,
             max_bytes=max_bytes,
             may_ask=may_ask,
@@ -65,6 +85,10 @@ class ReplicaFetcher:
         self._network = network
         self._reconnect = Wakeup()
         self._task: asyncio.Task[None] | None = None
+        self._open_stream: FetchStream | None = None
+        self._unreachable_port = 0
+        """The replication port that could not be reached, or 0."""
+        self._framed_again_ms = 0
 
     def start(self) -> None:
         """Connect and fetch until ``close``."""
@@ -94,7 +118,7 @@ class ReplicaFetcher:
             self._table.silence.ask_leader(self.session.leader, started_ms)
             try:
                 await self._stream(endpoint, broker_epoch)
-            except (grpc.aio.AioRpcError, MalformedFrame, KafkaError, TimeoutError) as error:
+            except _FAILURES as error:
                 log.info(
                     "fetching from broker %d at %s ended: %s",
                     self.session.leader,
@@ -108,9 +132,9 @@ class ReplicaFetcher:
             await self._reconnect.wait(wait_s)
             wait_s = min(2 * wait_s, RECONNECT_MAX_S)
 
-    def _asks(self) -> None:
-        """Note that the leader owes an answer from now on."""
-        self._table.silence.ask_leader(self.session.leader, self._table.clock.now_ms())
+    def _wake(self) -> None:
+        if self._open_stream is not None:
+            self._open_stream.wake()
 
     def _known_epoch(self) -> BrokerEpoch | None:
         """Return the epoch of this broker's registration, or None without one."""
@@ -124,67 +148,101 @@ class ReplicaFetcher:
         belongs to one registration.
         """
         self.session.start_afresh(broker_epoch)
-        async with self._network.open_channel(Peer(self.session.leader, endpoint)) as channel:
-            stub = replication_pb2_grpc.ReplicationStub(channel)
+        peer = Peer(self.session.leader, endpoint)
+        async with self._network.open_channel(peer) as channel:
+            stub: replication_pb2_grpc.ReplicationAsyncStub = replication_pb2_grpc.ReplicationStub(
+                channel
+            )
 
             async def ask(
                 request: replication_pb2.OffsetsForLeaderEpochRequest, /
             ) -> replication_pb2.OffsetsForLeaderEpochResponse:
-                self._asks()
+                silence = self._table.silence
+                silence.ask_leader(self.session.leader, self._table.clock.now_ms())
                 response = await stub.OffsetsForLeaderEpoch(request)
-                self._table.silence.hear_leader(self.session.leader)
+                silence.hear_leader(self.session.leader)
                 return response
 
-            call: FetchCall = channel.stream_stream(FETCH_METHOD)()
-            tasks = [
-                asyncio.create_task(self._read_frames(call)),
-                asyncio.create_task(self._write_frames(call)),
-                asyncio.create_task(self.session.truncator.run(ask)),
-            ]
+            stream = await self._opened(peer, stub, channel)
+            self._open_stream = stream
+            truncator = asyncio.create_task(self.session.truncator.run(ask))
             try:
-                await self._watch(tasks, endpoint, broker_epoch)
+                await self._watch([stream.ended, truncator], peer, broker_epoch)
             finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-                call.cancel()
+                self._open_stream = None
+                truncator.cancel()
+                await asyncio.gather(truncator, return_exceptions=True)
+                await stream.close()
+
+    async def _opened(self, peer: Peer, stub: Stub, channel: grpc.aio.Channel) -> FetchStream:
+        """Return a framed stream, or a call of gRPC where there is none to be had."""
+        writer = self._table.store.writer
+        port = await self._stream_port(stub)
+        if port and port != self._unreachable_port:
+            hello = Hello(VERSION, self._table.broker_id, peer.broker_id)
+            framed = FramedFetchStream(self.session, writer, hello)
+            if await self._connected(peer, port, framed):
+                return framed
+        call: FetchCall = channel.stream_stream(FETCH_METHOD)()
+        return GrpcFetchStream(self.session, writer, call)
+
+    async def _connected(self, peer: Peer, port: int, protocol: asyncio.BaseProtocol) -> bool:
+        """Connect to the replication port, and return whether that was possible."""
+        try:
+            await self._network.connect(peer, port, protocol)
+        except (OSError, SecurityError) as error:
+            self._framed_again_ms = self._table.clock.now_ms() + FRAMED_AGAIN_MS
+            if self._unreachable_port != port:
+                self._unreachable_port = port
+                log.warning(
+                    "broker %d cannot be reached at its replication.port, %s:%d (%s): its "
+                    "partitions are fetched over gRPC for now, which costs more; open the port "
+                    "between brokers, or set replication.port=-1 there",
+                    peer.broker_id,
+                    peer.endpoint.host,
+                    port,
+                    error,
+                )
+            return False
+        self._unreachable_port = 0
+        return True
+
+    async def _stream_port(self, stub: Stub) -> int:
+        """Return the port where the leader serves framed streams, or 0 if it serves none."""
+        request = replication_pb2.FindStreamListenerRequest(replica_id=self._table.broker_id)
+        try:
+            found = await stub.FindStreamListener(request)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                return 0  # A leader of an older release.
+            raise
+        return found.port if found.version >= VERSION else 0
 
     async def _watch(
-        self, tasks: list["asyncio.Task[None]"], endpoint: Endpoint, broker_epoch: BrokerEpoch
+        self,
+        endings: "list[asyncio.Future[None]]",
+        peer: Peer,
+        broker_epoch: BrokerEpoch,
     ) -> None:
-        while self._endpoint == endpoint and self._known_epoch() == broker_epoch:
+        """Return or raise when the stream is over, or when a better one is to be had."""
+        while self._endpoint == peer.endpoint and self._known_epoch() == broker_epoch:
             done, _ = await asyncio.wait(
-                tasks, timeout=WATCH_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED
+                endings, timeout=WATCH_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED
             )
             if done:
-                next(task for task in tasks if task in done).result()
+                next(ending for ending in endings if ending in done).result()
+                log.info("broker %d closed the stream", self.session.leader)
                 return
             asked_at_ms = self.session.asked_at_ms
             if asked_at_ms is not None:
                 silent_ms = self._table.clock.now_ms() - asked_at_ms
                 if silent_ms > self._max_wait_ms + SILENCE_MAX_MS:
                     raise TimeoutError(f"no answer for {silent_ms} ms")
-
-    async def _write_frames(self, call: FetchCall) -> None:
-        while True:
-            await self._writer_wakeup.wait()
-            frame = self.session.next_frame()
-            if frame is not None:
-                if self.session.asked_at_ms is not None:
-                    self._asks()
-                await call.write(frame)
-
-    async def _read_frames(self, call: FetchCall) -> None:
-        store = self._table.store
-        while True:
-            frame = await call.read()
-            if not isinstance(frame, bytes):
-                log.info("broker %d closed the stream", self.session.leader)
-                return
-            self._table.silence.hear_leader(self.session.leader)
-            self.session.on_frame(frame)
-            await store.writer.wait_for_room()
-            self.session.ask_for_more(len(frame))
+            if self._unreachable_port and self._table.clock.now_ms() >= self._framed_again_ms:
+                probe = asyncio.Protocol()
+                if await self._connected(peer, self._unreachable_port, probe):
+                    log.info("broker %d can be reached at its replication.port again", peer[0])
+                    return
 
 
 def _brief(error: Exception) -> str:

@@ -3,20 +3,23 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from typing import Any
 
 import grpc
 import grpc.aio
-from google.protobuf.message import DecodeError
 
 from quorate.broker.replication.frames import MalformedFrame
 from quorate.broker.replication.hosting.partition_table import PartitionTable
 from quorate.broker.replication.manager import ReplicaManager
+from quorate.broker.replication.services.replication_listener import ReplicationListener
 from quorate.broker.replication.serving.fetch import epoch_end
 from quorate.broker.replication.serving.replica_fetch_session import (
     ReplicaFetchSession,
     WrongSender,
     refuse_follower,
 )
+from quorate.broker.replication.streams.packed_codec import VERSION
+from quorate.broker.replication.streams.protobuf_codec import decode_request, encode_response
 from quorate.broker.replication.wakeup import Wakeup
 from quorate.broker.security.peer_guard import peer_broker
 from quorate.common.types import BrokerId, TopicId, TopicIdPartition
@@ -32,24 +35,26 @@ SERVICE = "quorate.v1.Replication"
 class ReplicationService:
     """Serves followers with one session and two tasks per stream, and no task per batch."""
 
-    def __init__(self, table: PartitionTable) -> None:
+    def __init__(self, table: PartitionTable, listener: ReplicationListener | None = None) -> None:
+        """``listener`` serves framed streams, or None if nobody does."""
         self._table = table
+        self._listener = listener
 
     async def fetch(self, requests: AsyncIterator[bytes], context: Context) -> None:
         """Answer each request for data of ``Replication.Fetch`` once, after a long poll."""
         wakeup = Wakeup()
-        session = ReplicaFetchSession(self._table, wakeup, peer_broker(context))
+        session = ReplicaFetchSession(self._table, wakeup.wake, peer_broker(context))
         reader = asyncio.create_task(_take_requests(requests, session))
         reader.add_done_callback(lambda task: _reader_ended(task, wakeup))
         try:
             while not reader.done():
-                wait_s = self._due_in_s(session)
+                wait_s = session.due_in_s()
                 if wait_s is None or wait_s > 0:
                     await wakeup.wait(wait_s)
                 else:
-                    await context.write(session.take_response())
+                    await context.write(encode_response(session.take_response()))
             await reader
-        except (MalformedFrame, DecodeError) as error:
+        except MalformedFrame as error:
             log.warning("a follower's stream from %s is malformed: %s", context.peer(), error)
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except WrongSender as error:
@@ -59,18 +64,13 @@ class ReplicationService:
             reader.cancel()
             session.close()
 
-    def _due_in_s(self, session: ReplicaFetchSession) -> float | None:
-        """Return the seconds until a response is due, or may be; None before the first request.
-
-        While no response is wanted, it is as long as a long poll takes: a request that comes
-        meanwhile and cannot be answered yet need not wake anybody, because it ends later than that.
-        """
-        if not session.wants_data:
-            return session.max_wait_ms / 1000 or None
-        if session.has_news:
-            return 0.0
-        left_ms = session.asked_at_ms + session.max_wait_ms - self._table.clock.now_ms()
-        return min(left_ms, session.throttled_ms or left_ms) / 1000
+    async def find_stream_listener(
+        self, request: replication_pb2.FindStreamListenerRequest, context: Context
+    ) -> replication_pb2.FindStreamListenerResponse:
+        """Answer ``Replication.FindStreamListener``."""
+        self._table.follower_heard(BrokerId(request.replica_id))
+        port = 0 if self._listener is None else self._listener.port
+        return replication_pb2.FindStreamListenerResponse(port=port, version=VERSION)
 
     async def offsets_for_leader_epoch(
         self, request: replication_pb2.OffsetsForLeaderEpochRequest, context: Context
@@ -106,13 +106,20 @@ def _reader_ended(reader: "asyncio.Task[None]", wakeup: Wakeup) -> None:
 
 async def _take_requests(requests: AsyncIterator[bytes], session: ReplicaFetchSession) -> None:
     async for frame in requests:
-        session.on_request(frame)
+        session.on_request(decode_request(frame))
 
 
-def add_replication_to_server(server: grpc.aio.Server, manager: ReplicaManager) -> None:
+def add_replication_to_server(
+    server: grpc.aio.Server, manager: ReplicaManager, listener: ReplicationListener | None = None
+) -> None:
     """Register by hand: the frames of ``Fetch`` are raw bytes, not messages."""
-    service = ReplicationService(manager.table)
-    handlers = {
+    service = ReplicationService(manager.table, listener)
+    handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+        "FindStreamListener": grpc.unary_unary_rpc_method_handler(
+            service.find_stream_listener,
+            request_deserializer=replication_pb2.FindStreamListenerRequest.FromString,
+            response_serializer=replication_pb2.FindStreamListenerResponse.SerializeToString,
+        ),
         "Fetch": grpc.stream_stream_rpc_method_handler(service.fetch),
         "OffsetsForLeaderEpoch": grpc.unary_unary_rpc_method_handler(
             service.offsets_for_leader_epoch,

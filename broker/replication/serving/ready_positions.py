@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
 
 from quorate.broker.log import ColdRead
 from quorate.broker.replication.hosting.hosted_partition import HostedPartition
 from quorate.broker.replication.hosting.partition_table import PartitionTable
-from quorate.broker.replication.wakeup import Wakeup
 from quorate.common.types import TopicIdPartition
 
 log = logging.getLogger(__name__)
@@ -67,10 +67,10 @@ class FollowerPosition:
 class ReadyPositions:
     """The positions of one session that are ready, throttled, or being loaded."""
 
-    def __init__(self, table: PartitionTable, wakeup: Wakeup) -> None:
-        """``wakeup`` is woken when something that waited for the disk may go on."""
+    def __init__(self, table: PartitionTable, wake: Callable[[], None]) -> None:
+        """``wake`` is called when something that waited for the disk may go on."""
         self._table = table
-        self._wakeup = wakeup
+        self._wake = wake
         self._readable: dict[TopicIdPartition, FollowerPosition] = {}
         self._held: dict[TopicIdPartition, FollowerPosition] = {}
         """Positions that are readable, but that the throttle keeps waiting."""
@@ -145,4 +145,4 @@ class ReadyPositions:
         del self._loading[tip]
         position.note_loaded()
         if self.mark(position):
-            self._wakeup.wake()
+            self._wake()

@@ -10,25 +10,22 @@ forget in a crash, and a restarted leader's log always contains its followers' l
 """
 
 import logging
+from collections.abc import Callable, Sequence
 
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.log import ColdRead
 from quorate.broker.replication.api import Bytes
-from quorate.broker.replication.frames import pack_frame, unpack_frame
 from quorate.broker.replication.hosting.hosted_partition import HostedPartition
 from quorate.broker.replication.hosting.partition_table import PartitionTable
 from quorate.broker.replication.partition.checks import check_fetch_offset, check_leader_epoch
 from quorate.broker.replication.serving.ready_positions import FollowerPosition, ReadyPositions
-from quorate.broker.replication.wakeup import Wakeup
-from quorate.common.types import (
-    NO_BROKER,
-    BrokerEpoch,
-    BrokerId,
-    LeaderEpoch,
-    TopicId,
-    TopicIdPartition,
+from quorate.broker.replication.streams.fetch_messages import (
+    FetchedPartition,
+    ReplicaFetchRequest,
+    ReplicaPosition,
 )
-from quorate_proto.v1 import errors_pb2, replication_pb2
+from quorate.common.types import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch, TopicIdPartition
+from quorate_proto.v1 import errors_pb2
 
 log = logging.getLogger(__name__)
 
@@ -45,20 +42,20 @@ class ReplicaFetchSession:
     def __init__(
         self,
         table: PartitionTable,
-        wakeup: Wakeup,
+        wake: Callable[[], None],
         follower: BrokerId | None = None,
     ) -> None:
-        """``wakeup`` is woken when a response may be due.
+        """``wake`` is called when a response may be due.
 
         ``follower`` is the broker whose certificate the connection has, or None without one.
         """
         self._table = table
         self._follower = follower
-        self._wakeup = wakeup
+        self._wake = wake
         self._positions: dict[TopicIdPartition, FollowerPosition] = {}
-        self._ready = ReadyPositions(table, wakeup)
+        self._ready = ReadyPositions(table, wake)
         self._watermarks: dict[TopicIdPartition, FollowerPosition] = {}
-        self._refusals: list[replication_pb2.FetchedPartition] = []
+        self._refusals: list[FetchedPartition] = []
         self._start_moved = False
         self._replica_id = NO_BROKER
         self._max_bytes = 0
@@ -91,26 +88,22 @@ class ReplicaFetchSession:
 
     # -- requests --------------------------------------------------------------------------------
 
-    def on_request(self, frame: bytes) -> None:
+    def on_request(self, request: ReplicaFetchRequest) -> None:
         """Take in one frame of the follower.
 
         Raises:
-            MalformedFrame, google.protobuf.message.DecodeError: end the stream.
             WrongSender: end the stream, the frame names another broker.
         """
-        request = replication_pb2.ReplicaFetchRequest.FromString(unpack_frame(frame)[0])
         if self._follower not in (None, request.replica_id):
             raise WrongSender(f"broker {self._follower} asks as broker {request.replica_id}")
         now_ms = self._table.clock.now_ms()
-        self._replica_id = replica_id = BrokerId(request.replica_id)
+        self._replica_id = replica_id = request.replica_id
         self._table.follower_heard(replica_id)
-        broker_epoch = BrokerEpoch(request.broker_epoch)
         for told in request.positions:
-            tip = TopicIdPartition(TopicId(told.topic_id), told.partition)
             if told.forget:
-                self._drop(tip)
+                self._drop(told.tip)
             else:
-                self._on_position(tip, told, replica_id, broker_epoch, now_ms)
+                self._on_position(told, replica_id, request.broker_epoch, now_ms)
         if not self._positions:
             self._table.silence.excuse_follower(replica_id)
         waits_otherwise = False
@@ -122,16 +115,16 @@ class ReplicaFetchSession:
             self.wants_data = True
             self.asked_at_ms = now_ms
         if self.wants_data and (waits_otherwise or self._ready.is_held_back or self.has_news):
-            self._wakeup.wake()
+            self._wake()
 
     def _on_position(
         self,
-        tip: TopicIdPartition,
-        told: replication_pb2.FollowerPosition,
+        told: ReplicaPosition,
         replica_id: BrokerId,
         broker_epoch: BrokerEpoch,
         now_ms: int,
     ) -> None:
+        tip = told.tip
         hosted = self._table.get(tip)
         code = self._refusal(hosted, told.current_leader_epoch, replica_id)
         if hosted is None or code != errors_pb2.NONE:
@@ -173,14 +166,14 @@ class ReplicaFetchSession:
     def _refuse(self, tip: TopicIdPartition, hosted: HostedPartition | None, code: int) -> None:
         """Answer with an error; the follower has to tell its position again."""
         self._drop(tip)
-        refusal = replication_pb2.FetchedPartition(
-            topic_id=tip.topic_id, partition=tip.partition, error_code=code
-        )
+        high_watermark = log_start_offset = leader_epoch = 0
         if hosted is not None:
-            refusal.leader_epoch = hosted.replica.leader_epoch
-            refusal.high_watermark = hosted.replica.high_watermark
-            refusal.log_start_offset = hosted.log.log_start_offset
-        self._refusals.append(refusal)
+            high_watermark = hosted.replica.high_watermark
+            log_start_offset = hosted.log.log_start_offset
+            leader_epoch = hosted.replica.leader_epoch
+        self._refusals.append(
+            FetchedPartition(tip, code, high_watermark, log_start_offset, leader_epoch)
+        )
 
     def _drop(self, tip: TopicIdPartition) -> None:
         position = self._positions.pop(tip, None)
@@ -195,7 +188,7 @@ class ReplicaFetchSession:
         """Note that more of the log is durable."""
         position = self._positions.get(hosted.tip)
         if position is not None and self._ready.mark(position):
-            self._wakeup.wake()
+            self._wake()
 
     def _is_throttled(self, hosted: HostedPartition) -> bool:
         """Say whether it is throttled. A member of the ISR never is: it moves the watermark."""
@@ -214,7 +207,7 @@ class ReplicaFetchSession:
         if position is not None:
             self._watermarks[hosted.tip] = position
             self._start_moved = True
-            self._wakeup.wake()
+            self._wake()
 
     def log_start_of(self, hosted: HostedPartition) -> tuple[BrokerId, int] | None:
         """Return the follower and where its log begins, or None without a position there."""
@@ -231,17 +224,27 @@ class ReplicaFetchSession:
             code = check_leader_epoch(position.leader_epoch, hosted.replica.leader_epoch)
         if code != errors_pb2.NONE:
             self._refuse(hosted.tip, hosted, code)
-            self._wakeup.wake()
+            self._wake()
 
     # -- responses -------------------------------------------------------------------------------
 
-    def take_response(self) -> bytes:
+    def due_in_s(self) -> float | None:
+        """Return the seconds until a response is due, or may be; None before the first request.
+
+        While no response is wanted, it is as long as a long poll takes: a request that comes
+        meanwhile and cannot be answered yet need not wake anybody, because it ends later than that.
+        """
+        if not self.wants_data:
+            return self.max_wait_ms / 1000 or None
+        if self.has_news:
+            return 0.0
+        left_ms = self.asked_at_ms + self.max_wait_ms - self._table.clock.now_ms()
+        return min(left_ms, self.throttled_ms or left_ms) / 1000
+
+    def take_response(self) -> list[FetchedPartition]:
         """Return the one response that is due: errors, data up to a size, then high watermarks."""
-        response = replication_pb2.ReplicaFetchResponse()
-        chunks: list[Bytes] = []
         self.wants_data = self._start_moved = False
-        refusals, self._refusals = self._refusals, []
-        response.partitions.extend(refusals)
+        response, self._refusals = self._refusals, []
         room = self._max_bytes
         is_limited = self._table.throttles.leader.is_limited
         for position in self._ready.all():
@@ -252,24 +255,22 @@ class ReplicaFetchSession:
             if throttled and self._must_wait():
                 self._ready.hold(position)
                 continue
-            size = self._take_data(position, room, response, chunks)
+            size = self._take_data(position, room, response)
             room -= size
             if throttled:
                 self._table.throttles.leader.take(size, self._table.clock.now_ms())
-        for tip in tuple(self._watermarks)[:HIGH_WATERMARKS_PER_FRAME_MAX]:
-            _add_partition(response, self._watermarks.pop(tip), 0)
-        return pack_frame(response.SerializeToString(), chunks)
+        if self._watermarks:
+            for tip in tuple(self._watermarks)[:HIGH_WATERMARKS_PER_FRAME_MAX]:
+                response.append(_news(self._watermarks.pop(tip)))
+        return response
 
     def _must_wait(self) -> bool:
         return self._table.throttles.leader.wait_ms(self._table.clock.now_ms()) > 0
 
     def _take_data(
-        self,
-        position: FollowerPosition,
-        room: int,
-        response: replication_pb2.ReplicaFetchResponse,
-        chunks: list[Bytes],
+        self, position: FollowerPosition, room: int, response: list[FetchedPartition]
     ) -> int:
+        """Add what the follower wants next, and return its size."""
         hosted = position.hosted
         try:
             read = hosted.log.read(
@@ -286,23 +287,23 @@ class ReplicaFetchSession:
             return 0
         self._table.traffic.replicated_out(read.size)
         position.note_sent()
-        chunks.extend(read.chunks)
-        _add_partition(response, position, read.size)
+        response.append(_news(position, read.size, read.chunks))
         self._watermarks.pop(hosted.tip, None)
         return read.size
 
 
-def _add_partition(
-    response: replication_pb2.ReplicaFetchResponse, position: FollowerPosition, size: int
-) -> None:
+def _news(
+    position: FollowerPosition, size: int = 0, records: Sequence[Bytes] = ()
+) -> FetchedPartition:
     hosted = position.hosted
-    response.partitions.add(
-        topic_id=hosted.tip.topic_id,
-        partition=hosted.tip.partition,
-        high_watermark=hosted.replica.high_watermark,
-        log_start_offset=hosted.log.log_start_offset,
-        records_size=size,
-        leader_epoch=position.leader_epoch,
+    return FetchedPartition(
+        hosted.tip,
+        errors_pb2.NONE,
+        hosted.replica.high_watermark,
+        hosted.log.log_start_offset,
+        position.leader_epoch,
+        size,
+        records,
     )
 
 

@@ -30,6 +30,46 @@ else:
 DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
 @typing.final
+class FindStreamListenerRequest(google.protobuf.message.Message):
+    """Asks where framed streams are served."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    REPLICA_ID_FIELD_NUMBER: builtins.int
+    replica_id: builtins.int
+    """The follower."""
+    def __init__(
+        self,
+        *,
+        replica_id: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["replica_id", b"replica_id"]) -> None: ...
+
+Global___FindStreamListenerRequest: typing_extensions.TypeAlias = FindStreamListenerRequest
+
+@typing.final
+class FindStreamListenerResponse(google.protobuf.message.Message):
+    """The answer."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PORT_FIELD_NUMBER: builtins.int
+    VERSION_FIELD_NUMBER: builtins.int
+    port: builtins.int
+    """At the host of the inter-broker listener; 0: nowhere, fetch with `Fetch`."""
+    version: builtins.int
+    """Version of the frames that are understood there."""
+    def __init__(
+        self,
+        *,
+        port: builtins.int = ...,
+        version: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["port", b"port", "version", b"version"]) -> None: ...
+
+Global___FindStreamListenerResponse: typing_extensions.TypeAlias = FindStreamListenerResponse
+
+@typing.final
 class FollowerPosition(google.protobuf.message.Message):
     """Position of a follower in one partition. The stream remembers it: only what changed is sent again."""
 

@@ -35,6 +35,11 @@ class ReplicationStub(object):
         Args:
             channel: A grpc.Channel.
         """
+        self.FindStreamListener = channel.unary_unary(
+                '/quorate.v1.Replication/FindStreamListener',
+                request_serializer=quorate__proto_dot_v1_dot_replication__pb2.FindStreamListenerRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_replication__pb2.FindStreamListenerResponse.FromString,
+                _registered_method=True)
         self.Fetch = channel.stream_stream(
                 '/quorate.v1.Replication/Fetch',
                 request_serializer=quorate__proto_dot_v1_dot_replication__pb2.ReplicaFetchRequest.SerializeToString,
@@ -50,6 +55,13 @@ class ReplicationStub(object):
 class ReplicationServicer(object):
     """Served by every broker for its followers.
     """
+
+    def FindStreamListener(self, request, context):
+        """The port of framed streams, over which followers fetch with less work than over `Fetch`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
 
     def Fetch(self, request_iterator, context):
         """A long-lived stream: each request that wants data gets one response, after a long poll.
@@ -69,6 +81,11 @@ class ReplicationServicer(object):
 
 def add_ReplicationServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'FindStreamListener': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindStreamListener,
+                    request_deserializer=quorate__proto_dot_v1_dot_replication__pb2.FindStreamListenerRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_replication__pb2.FindStreamListenerResponse.SerializeToString,
+            ),
             'Fetch': grpc.stream_stream_rpc_method_handler(
                     servicer.Fetch,
                     request_deserializer=quorate__proto_dot_v1_dot_replication__pb2.ReplicaFetchRequest.FromString,
@@ -90,6 +107,33 @@ def add_ReplicationServicer_to_server(servicer, server):
 class Replication(object):
     """Served by every broker for its followers.
     """
+
+    @staticmethod
+    def FindStreamListener(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.Replication/FindStreamListener',
+            quorate__proto_dot_v1_dot_replication__pb2.FindStreamListenerRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_replication__pb2.FindStreamListenerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def Fetch(request_iterator,

@@ -35,6 +35,22 @@ class _ServicerContext(grpc.ServicerContext, grpc.aio.ServicerContext):  # type:
 
 GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
+_ReplicationFindStreamListenerType = typing_extensions.TypeVar(
+    '_ReplicationFindStreamListenerType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.replication_pb2.FindStreamListenerRequest,
+        quorate_proto.v1.replication_pb2.FindStreamListenerResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.replication_pb2.FindStreamListenerRequest,
+        quorate_proto.v1.replication_pb2.FindStreamListenerResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.replication_pb2.FindStreamListenerRequest,
+        quorate_proto.v1.replication_pb2.FindStreamListenerResponse,
+    ],
+)
+
 _ReplicationFetchType = typing_extensions.TypeVar(
     '_ReplicationFetchType',
     grpc.StreamStreamMultiCallable[
@@ -67,11 +83,15 @@ _ReplicationOffsetsForLeaderEpochType = typing_extensions.TypeVar(
     ],
 )
 
-class ReplicationStub(typing.Generic[_ReplicationFetchType, _ReplicationOffsetsForLeaderEpochType]):
+class ReplicationStub(typing.Generic[_ReplicationFindStreamListenerType, _ReplicationFetchType, _ReplicationOffsetsForLeaderEpochType]):
     """Served by every broker for its followers."""
 
     @typing.overload
     def __init__(self: ReplicationStub[
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.replication_pb2.FindStreamListenerRequest,
+            quorate_proto.v1.replication_pb2.FindStreamListenerResponse,
+        ],
         grpc.StreamStreamMultiCallable[
             quorate_proto.v1.replication_pb2.ReplicaFetchRequest,
             quorate_proto.v1.replication_pb2.ReplicaFetchResponse,
@@ -84,6 +104,10 @@ class ReplicationStub(typing.Generic[_ReplicationFetchType, _ReplicationOffsetsF
 
     @typing.overload
     def __init__(self: ReplicationStub[
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.replication_pb2.FindStreamListenerRequest,
+            quorate_proto.v1.replication_pb2.FindStreamListenerResponse,
+        ],
         grpc.aio.StreamStreamMultiCallable[
             quorate_proto.v1.replication_pb2.ReplicaFetchRequest,
             quorate_proto.v1.replication_pb2.ReplicaFetchResponse,
@@ -94,6 +118,9 @@ class ReplicationStub(typing.Generic[_ReplicationFetchType, _ReplicationOffsetsF
         ],
     ], channel: grpc.aio.Channel) -> None: ...
 
+    FindStreamListener: _ReplicationFindStreamListenerType
+    """The port of framed streams, over which followers fetch with less work than over `Fetch`."""
+
     Fetch: _ReplicationFetchType
     """A long-lived stream: each request that wants data gets one response, after a long poll.
     Raw frames: ReplicaFetchRequest header; ReplicaFetchResponse header + batches.
@@ -103,6 +130,10 @@ class ReplicationStub(typing.Generic[_ReplicationFetchType, _ReplicationOffsetsF
     """Where an epoch ends in the leader's log: truncation by leader-epoch history (KIP-101, KIP-279)."""
 
 ReplicationAsyncStub: typing_extensions.TypeAlias = ReplicationStub[
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.replication_pb2.FindStreamListenerRequest,
+        quorate_proto.v1.replication_pb2.FindStreamListenerResponse,
+    ],
     grpc.aio.StreamStreamMultiCallable[
         quorate_proto.v1.replication_pb2.ReplicaFetchRequest,
         quorate_proto.v1.replication_pb2.ReplicaFetchResponse,
@@ -115,6 +146,14 @@ ReplicationAsyncStub: typing_extensions.TypeAlias = ReplicationStub[
 
 class ReplicationServicer(metaclass=abc.ABCMeta):
     """Served by every broker for its followers."""
+
+    @abc.abstractmethod
+    def FindStreamListener(
+        self,
+        request: quorate_proto.v1.replication_pb2.FindStreamListenerRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.replication_pb2.FindStreamListenerResponse, collections.abc.Awaitable[quorate_proto.v1.replication_pb2.FindStreamListenerResponse]]:
+        """The port of framed streams, over which followers fetch with less work than over `Fetch`."""
 
     @abc.abstractmethod
     def Fetch(

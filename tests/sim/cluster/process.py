@@ -1,5 +1,6 @@
 """One incarnation of a broker: the deployed ``BrokerServer`` in a simulated environment."""
 
+import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from functools import partial
@@ -19,6 +20,7 @@ from quorate.broker.log.log_manager import LogCallbacks, LogManager
 from quorate.broker.log.writing.log_writer import LogManagerEvents, LogManagerListener
 from quorate.broker.metadata.metadata_follower import MetadataFollower
 from quorate.broker.replication.hosting.hosted_partition import HostedPartition
+from quorate.broker.replication.hosting.partition_table import PartitionTable
 from quorate.broker.replication.manager import ReplicaManager
 from quorate.broker.replication.serving.transaction_verification import TransactionVerifier
 from quorate.broker.rpc.grpc_listener import GrpcListener
@@ -58,6 +60,12 @@ class SimulatedEnvironment:
 
     def open_channel(self, peer: Peer) -> grpc.aio.Channel:
         return cast(grpc.aio.Channel, self._process.rpc.open_channel(peer.endpoint))
+
+    async def connect(self, peer: Peer, port: int, protocol: asyncio.BaseProtocol) -> None:
+        raise AssertionError("simulated brokers offer no framed streams")
+
+    def replication_listener(self, table: PartitionTable) -> None:
+        """There is none: simulated followers fetch over simulated gRPC."""
 
     def peer_channels(self) -> PeerChannels:
         return PeerChannels(lambda peer, _security: self.open_channel(peer))

@@ -47,6 +47,10 @@ SENDERS: dict[str, tuple[Any, Any]] = {
         control_pb2.ReportLinksRequest(broker_id=2),
         control_pb2.ReportLinksRequest(broker_id=3),
     ),
+    "FindStreamListener": (
+        replication_pb2.FindStreamListenerRequest(replica_id=2),
+        replication_pb2.FindStreamListenerRequest(replica_id=3),
+    ),
     "OffsetsForLeaderEpoch": (
         replication_pb2.OffsetsForLeaderEpochRequest(replica_id=2),
         replication_pb2.OffsetsForLeaderEpochRequest(replica_id=3),

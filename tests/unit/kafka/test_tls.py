@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from quorate.broker.kafka.listener_sockets import ListenerSockets
+from quorate.broker.rpc.listener_sockets import ListenerSockets
 from quorate.broker.security.listener_security import configured_listeners, listener_security_of
 from quorate.broker.security.listener_tls import ListenerTls
 from quorate.common.tls.certificate_authority import CertificateAuthority

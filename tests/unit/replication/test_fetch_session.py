@@ -60,7 +60,7 @@ async def test_c12_only_partitions_with_news_are_in_a_response(broker: BrokerRep
     broker.store.flush()
     stream.send()
     (partition,), _ = stream.receive()
-    assert partition.topic_id == broker.hosted("bills").tip.topic_id
+    assert partition.tip.topic_id == broker.hosted("bills").tip.topic_id
 
 
 async def test_c12_data_is_sent_once_until_the_follower_says_that_it_has_it(
@@ -105,8 +105,8 @@ async def test_c12_a_frame_is_capped_and_goes_on_with_the_other_partitions(
     for _ in range(2):
         stream.send(max_bytes=1)
         (partition,), records = stream.receive()
-        assert len(records) == partition.records_size > 0, "at least one batch comes"
-        topics.append(partition.topic_id)
+        assert len(records) == partition.size > 0, "at least one batch comes"
+        topics.append(partition.tip.topic_id)
     assert len(set(topics)) == 2
 
 

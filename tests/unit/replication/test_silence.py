@@ -3,7 +3,6 @@
 import pytest
 
 from quorate.broker.replication.fetching.fetch_session_handler import FetchSessionHandler
-from quorate.broker.replication.frames import unpack_frame
 from quorate.broker.replication.hosting.peer_silence import (
     LEFT_FOR_MS,
     PAUSE_DIVISOR,
@@ -16,7 +15,6 @@ from quorate.broker.replication.partition.silent_followers import (
     silence_noticed_ms,
 )
 from quorate.common.types import BrokerId
-from quorate_proto.v1 import replication_pb2
 from tests.support.broker_replicas import BrokerReplicas
 from tests.support.fetch_states import followed
 from tests.support.replica import LAG_TIME_MAX_MS, ReplicaUnderTest, ids
@@ -361,7 +359,6 @@ async def test_a_follower_asks_for_long_polls_that_are_no_silence(
     assert isinstance(handler, FetchSessionHandler)
     followed(hosted).begin_fetching()
     handler._on_checked(followed(hosted))
-    frame = handler.next_frame()
-    assert frame is not None
-    request = replication_pb2.ReplicaFetchRequest.FromString(unpack_frame(frame)[0])
+    request = handler.next_request()
+    assert request is not None
     assert request.max_wait_ms == waits

@@ -7,15 +7,14 @@ from quorate.broker.replication.fetching.fetch_session_handler import FetchSessi
 from quorate.broker.replication.fetching.partition_fetch_state import (
     PartitionFetchState,
 )
-from quorate.broker.replication.frames import pack_frame, unpack_frame
 from quorate.broker.replication.hosting.replication_throttle import (
     BURST_MS,
     RECHECK_MS,
     UNLIMITED,
     ReplicationThrottle,
 )
-from quorate.common.types import BrokerId, LeaderEpoch, TopicPartition
-from quorate_proto.v1 import replication_pb2
+from quorate.broker.replication.streams.fetch_messages import FetchedPartition
+from quorate.common.types import BrokerId, LeaderEpoch, TopicIdPartition, TopicPartition
 from tests.support.broker_replicas import BrokerReplicas, FollowerStream
 from tests.support.fetch_states import followed
 from tests.support.fixed_limits import FixedThrottle
@@ -107,12 +106,12 @@ async def test_c11_a_leader_sends_throttled_replicas_no_faster_than_allowed(
     assert 0 < stream.session.throttled_ms <= RECHECK_MS
     stream.send("other", max_bytes=1_100)
     (partition,), _ = stream.receive()
-    assert partition.topic_id == topic_id_of("other"), "others go on"
+    assert partition.tip.topic_id == topic_id_of("other"), "others go on"
     leader.now_ms += 3_000
     stream.send()
     assert stream.has_news()
     (partition,), records = stream.receive()
-    assert partition.topic_id == topic_id_of("moved")
+    assert partition.tip.topic_id == topic_id_of("moved")
     assert records
     assert not stream.session.throttled_ms
 
@@ -172,16 +171,15 @@ class FollowerSide:
         return followed(self.broker.hosted(topic))
 
     def asks(self, topic: str) -> list[str]:
-        """What the next frame tells the leader: "moved@2", or "-moved" to forget it."""
-        frame = self.session.next_frame()
-        if frame is None:
+        """What the next request tells the leader: "moved@2", or "-moved" to forget it."""
+        request = self.session.next_request()
+        if request is None:
             return []
-        request = replication_pb2.ReplicaFetchRequest.FromString(unpack_frame(frame)[0])
         names = {topic_id_of(name): name for name in ("moved", "other")}
         return [
-            f"-{names[one.topic_id]}"  # type: ignore[index]
+            f"-{names[one.tip.topic_id]}"
             if one.forget
-            else f"{names[one.topic_id]}@{one.fetch_offset}"  # type: ignore[index]
+            else f"{names[one.tip.topic_id]}@{one.fetch_offset}"
             for one in request.positions
         ]
 
@@ -189,15 +187,9 @@ class FollowerSide:
         """One batch of about ``size`` bytes comes, the next one in the log."""
         following = self.following(topic)
         data = patched(memoryview(batch("x" * size)), following.fetch_offset, LeaderEpoch(0))
-        response = replication_pb2.ReplicaFetchResponse()
-        response.partitions.add(
-            topic_id=topic_id_of(topic),
-            partition=0,
-            high_watermark=high_watermark,
-            records_size=len(data),
-            leader_epoch=0,
-        )
-        self.session.on_frame(pack_frame(response.SerializeToString(), [data]))
+        tip = TopicIdPartition(topic_id_of(topic), 0)
+        fetched = FetchedPartition(tip, 0, high_watermark, 0, 0, len(data), (memoryview(data),))
+        self.session.on_response([fetched])
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from quorate.broker.log.segments.damage import DamagedBatch
 from quorate.broker.metrics.replica_metrics import DAMAGED, replica_samples
-from quorate_proto.v1 import errors_pb2, replication_pb2
+from quorate_proto.v1 import errors_pb2
 from tests.support.broker_replicas import BrokerReplicas
 from tests.support.fetch_states import followed
 from tests.support.record_batches import Record, encode_batch
@@ -82,10 +82,8 @@ async def test_damage_of_a_log_that_was_deleted_is_no_matter(broker: BrokerRepli
 
 def told_flushed(broker: BrokerReplicas, topic: str) -> int:
     """What its leader would be told now."""
-    request = replication_pb2.ReplicaFetchRequest()
     following = followed(broker.hosted(topic))
-    following.tell_position(request, can_append=not broker.store.is_full)
-    return request.positions[0].flushed_offset
+    return following.position(can_append=not broker.store.is_full).flushed_offset
 
 
 async def test_a_full_disk_lets_nobody_rely_on_its_replicas(broker: BrokerReplicas) -> None:

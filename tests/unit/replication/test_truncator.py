@@ -101,7 +101,5 @@ async def test_c12_what_will_be_dropped_is_not_reported_as_durable(
     await settle()
     assert checking.ready == ["orders"]
     following = followed(broker.hosted("orders"))
-    request = replication_pb2.ReplicaFetchRequest()
-    following.tell_position(request, can_append=True)
-    (position,) = request.positions
+    position = following.position(can_append=True)
     assert (position.fetch_offset, position.flushed_offset) == (-1, -1)

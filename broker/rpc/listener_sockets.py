@@ -8,10 +8,10 @@ certificates.
 import asyncio
 import os
 import socket
+import ssl
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from quorate.broker.security.listener_tls import ListenerTls
 from quorate.common.types import Endpoint
 
 _BACKLOG: Final = 512
@@ -22,6 +22,16 @@ microseconds.
 """
 
 
+class RenewableTls(Protocol):
+    """A TLS context that is replaced when its certificate files change."""
+
+    @property
+    def context(self) -> ssl.SSLContext: ...
+
+    def renewed(self) -> bool:
+        """Check the files, and return whether ``context`` is a new one."""
+
+
 class ListenerSockets:
     """The sockets of one listener. ``connected`` creates the protocol of each accepted
     connection.
@@ -30,7 +40,7 @@ class ListenerSockets:
     def __init__(
         self,
         connected: Callable[[], asyncio.BaseProtocol],
-        tls: ListenerTls | None,
+        tls: RenewableTls | None,
         check_interval_s: float = CERTIFICATE_CHECK_INTERVAL_S,
     ) -> None:
         self._connected = connected
@@ -73,7 +83,7 @@ class ListenerSockets:
         for server in self._servers:
             await server.wait_closed()
 
-    async def _keep_renewed(self, tls: ListenerTls) -> None:
+    async def _keep_renewed(self, tls: RenewableTls) -> None:
         while True:
             await asyncio.sleep(self._check_interval_s)
             if tls.renewed():
