@@ -42,6 +42,7 @@ class RangeReader:
         isolation: int = 0,
         from_follower: bool = False,
         epoch: int = 0,
+        offsets_only: bool = False,
     ) -> list[Frame]:
         request = replication_pb2.RangeReadRequest(
             topic=topic,
@@ -52,6 +53,7 @@ class RangeReader:
             isolation_level=isolation,
             from_follower=from_follower,
             current_leader_epoch=epoch,
+            offsets_only=offsets_only,
         )
         read: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = self.channel.unary_stream(
             "/quorate.v1.RangeRead/Read"
@@ -133,6 +135,28 @@ async def test_d2_a_range_is_read_as_whole_batches_in_frames(reader: RangeReader
     small = await reader.read(3, 8, frame=1)
     assert len(small) == 5, "at least one batch per frame"
     assert b"".join(records for _, records in small) == stored
+
+
+async def test_d2_who_wants_only_offsets_gets_no_records_of_batches_without_gaps(
+    reader: RangeReader,
+) -> None:
+    (frame,) = await reader.read(3, 8, offsets_only=True)
+    assert (frame[0].run_start, frame[0].run_end, frame[1]) == (3, 8, b"")
+    assert frame[0].high_watermark == 10
+    small = await reader.read(3, 8, frame=1, offsets_only=True)
+    assert [(header.run_start, header.run_end) for header, _ in small] == [
+        (offset, offset + 1) for offset in range(3, 8)
+    ]
+
+    node = reader.cluster.nodes[1]
+    sent = encode_batch([Record(0)], attributes=TRANSACTIONAL, producer=(7, 0, 0))
+    entry = ProduceEntry(ORDERS, sent, AppendOrigin.TRANSACTIONAL_CLIENT)
+    (outcome,) = await node.manager.produce([entry], ACKS_ALL, 10_000)
+    assert outcome.error_code == errors_pb2.NONE
+    run, transactional = await reader.read(0, 11, offsets_only=True)
+    assert (run[0].run_start, run[0].run_end) == (0, 10)
+    assert transactional[0].run_end == 0
+    assert transactional[1] == b"".join(node.hosted("orders").log.read(10, 1 << 20, 11).chunks)
 
 
 async def test_frames_of_ranges_hold_memory_until_they_are_sent(reader: RangeReader) -> None:

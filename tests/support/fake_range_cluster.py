@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import grpc
 
+from quorate.broker.replication.serving.offset_runs import first_run
 from quorate.client.bootstrap import BrokerEndpoints
 from quorate.common.topic_partition import TopicPartition
 from quorate.spark.cluster_client import READ_UNCOMMITTED
@@ -124,6 +125,8 @@ class FakeRangeCluster:
         """May answer in the coordinator's place."""
         self.knows_groups = True
         """Whether the brokers know groups, which older ones did not."""
+        self.sends_runs = False
+        """Whether readers of offsets alone get runs, which older brokers did not send."""
         self._batches_per_frame = batches_per_frame
         self._counting = threading.Lock()
         self._servers: dict[int, grpc.Server] = {}
@@ -321,6 +324,9 @@ class FakeRangeCluster:
                 return
             header = header or self._header(broker_id, request, log)
             records = b"" if header.error_code else b"".join(wanted[at : at + step])
+            if self.sends_runs and request.offsets_only and (run := first_run([records])):
+                header.run_start, header.run_end = run
+                records = b""
             if request.isolation_level:
                 header.aborted.extend(log.aborted)
             yield _frame(header, records)

@@ -25,6 +25,7 @@ from quorate.broker.replication.manager import ReplicaManager
 from quorate.broker.replication.partition.checks import check_leader_epoch
 from quorate.broker.replication.partition.effects import ReplicaRole
 from quorate.broker.replication.serving.fetch import RecordReader, end_of_reads
+from quorate.broker.replication.serving.offset_runs import first_run
 from quorate.broker.security.authorizer import Rights
 from quorate.common.acl_types import AclOperation
 from quorate.common.types import NO_BROKER, BrokerId, TopicPartition
@@ -214,8 +215,11 @@ class RangeReadService:
                 f"{hosted.tp} has no batch at offset {position}, below {readable_end}, where what "
                 "can be read ends: look into the broker's log",
             )
-        hosted.traffic.sent(read.size)
         header = replication_pb2.RangeHeader(log_start_offset=start, high_watermark=readable_end)
+        if wanted.offsets_only and (run := first_run(read.chunks)) is not None:
+            header.run_start, header.run_end = run
+            return pack_frame(header.SerializeToString()), run.end
+        hosted.traffic.sent(read.size)
         if isolation is Isolation.READ_COMMITTED:
             for aborted in hosted.log.transactions.aborted(position, read.next_offset):
                 header.aborted.add(**aborted._asdict())

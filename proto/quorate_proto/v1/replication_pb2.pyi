@@ -595,6 +595,7 @@ class RangeReadRequest(google.protobuf.message.Message):
     ISOLATION_LEVEL_FIELD_NUMBER: builtins.int
     FROM_FOLLOWER_FIELD_NUMBER: builtins.int
     CURRENT_LEADER_EPOCH_FIELD_NUMBER: builtins.int
+    OFFSETS_ONLY_FIELD_NUMBER: builtins.int
     topic: builtins.str
     """Topic name."""
     topic_id: builtins.bytes
@@ -613,6 +614,8 @@ class RangeReadRequest(google.protobuf.message.Message):
     """The reader does not reach the leader: a follower may serve what it knows to be committed."""
     current_leader_epoch: builtins.int
     """With from_follower: the leader epoch in which the receiver must follow."""
+    offsets_only: builtins.bool
+    """The reader needs nothing but offsets: batches without gaps may come as runs."""
     def __init__(
         self,
         *,
@@ -625,8 +628,9 @@ class RangeReadRequest(google.protobuf.message.Message):
         isolation_level: builtins.int = ...,
         from_follower: builtins.bool = ...,
         current_leader_epoch: builtins.int = ...,
+        offsets_only: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["current_leader_epoch", b"current_leader_epoch", "end_offset", b"end_offset", "from_follower", b"from_follower", "isolation_level", b"isolation_level", "max_frame_bytes", b"max_frame_bytes", "partition", b"partition", "start_offset", b"start_offset", "topic", b"topic", "topic_id", b"topic_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["current_leader_epoch", b"current_leader_epoch", "end_offset", b"end_offset", "from_follower", b"from_follower", "isolation_level", b"isolation_level", "max_frame_bytes", b"max_frame_bytes", "offsets_only", b"offsets_only", "partition", b"partition", "start_offset", b"start_offset", "topic", b"topic", "topic_id", b"topic_id"]) -> None: ...
 
 Global___RangeReadRequest: typing_extensions.TypeAlias = RangeReadRequest
 
@@ -642,6 +646,8 @@ class RangeHeader(google.protobuf.message.Message):
     HIGH_WATERMARK_FIELD_NUMBER: builtins.int
     LEADER_FIELD_NUMBER: builtins.int
     ABORTED_FIELD_NUMBER: builtins.int
+    RUN_START_FIELD_NUMBER: builtins.int
+    RUN_END_FIELD_NUMBER: builtins.int
     error_code: builtins.int
     """Kafka error code, 0 for success."""
     error_message: builtins.str
@@ -652,6 +658,10 @@ class RangeHeader(google.protobuf.message.Message):
     """First offset not available; with isolation level 1 the last stable offset."""
     leader: builtins.int
     """With NOT_LEADER_OR_FOLLOWER: whom to ask, -1 if unknown."""
+    run_start: builtins.int
+    """With run_end, and no batches behind the header: the first offset of the run."""
+    run_end: builtins.int
+    """Each offset of [run_start, run_end) has a record of no transaction. 0: batches follow."""
     @property
     def aborted(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___AbortedTransaction]:
         """Those with records in this frame, with isolation level 1."""
@@ -665,8 +675,10 @@ class RangeHeader(google.protobuf.message.Message):
         high_watermark: builtins.int = ...,
         leader: builtins.int = ...,
         aborted: collections.abc.Iterable[Global___AbortedTransaction] | None = ...,
+        run_start: builtins.int = ...,
+        run_end: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["aborted", b"aborted", "error_code", b"error_code", "error_message", b"error_message", "high_watermark", b"high_watermark", "leader", b"leader", "log_start_offset", b"log_start_offset"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["aborted", b"aborted", "error_code", b"error_code", "error_message", b"error_message", "high_watermark", b"high_watermark", "leader", b"leader", "log_start_offset", b"log_start_offset", "run_end", b"run_end", "run_start", b"run_start"]) -> None: ...
 
 Global___RangeHeader: typing_extensions.TypeAlias = RangeHeader
 

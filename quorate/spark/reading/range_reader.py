@@ -28,6 +28,9 @@ from quorate_proto.v1.errors_pb2 import NONE, OFFSET_OUT_OF_RANGE
 from quorate_proto.v1.replication_pb2 import RangeHeader, RangeReadRequest
 
 FRAME_BYTES = 1 << 20
+RUN_FRAME_BYTES = 4 << 20
+"""The size of the batches that a broker looks at for a frame if only offsets are wanted. The frame
+is as large only if the batches have gaps or are of transactions."""
 _logger = logging.getLogger(__name__)
 
 
@@ -145,7 +148,8 @@ class RangeReader:
             partition=self._range.topic_partition.partition,
             start_offset=start,
             end_offset=self._end,
-            max_frame_bytes=FRAME_BYTES,
+            max_frame_bytes=RUN_FRAME_BYTES if self._decoder.needs_no_records else FRAME_BYTES,
+            offsets_only=self._decoder.needs_no_records,
             isolation_level=self._cluster.isolation_level,
             from_follower=not replica.leads,
             current_leader_epoch=replica.leader_epoch,
@@ -165,7 +169,10 @@ class RangeReader:
                     self._handle_error(header)
                     return
                 before = self._decoder.next_offset
-                yield from self._decoder.decode(records, AbortedBatches(header.aborted))
+                if header.run_end:
+                    yield from self._decoder.decode_run(header.run_start, header.run_end)
+                else:
+                    yield from self._decoder.decode(records, AbortedBatches(header.aborted))
                 if self._decoder.next_offset > before:
                     self._retries.progress()
                     self._refused.clear()
