@@ -25,7 +25,7 @@ from quorate.broker.kafka.admin import (
 from quorate.broker.kafka.api_versions import API_VERSIONS_KEY, handler_for
 from quorate.broker.kafka.api_work import WORK
 from quorate.broker.kafka.connection import sasl_apis
-from quorate.broker.kafka.connection.requests import Api, Handler
+from quorate.broker.kafka.connection.requests import Api, Begin, Handler
 from quorate.broker.kafka.groups import (
     find_coordinator_api,
     group_admin_apis,
@@ -44,6 +44,7 @@ from quorate.broker.kafka.records import (
     fetch_messages,
     list_offsets_apis,
     produce_api,
+    produce_messages,
 )
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.transactions import (
@@ -70,11 +71,13 @@ def _records() -> list[Api]:
             0,
             "Produce",
             (0, 10),
-            produce_api.FIRST_FLEXIBLE_VERSION,
+            produce_messages.FIRST_FLEXIBLE_VERSION,
             produce_api.handle,
-            decode=produce_api.decode,
-            encode=produce_api.encode,
-            throttle_place=produce_api.throttle_place,
+            decode=produce_messages.decode,
+            decode_small=produce_messages.decode_small,
+            encode=produce_messages.encode,
+            throttle_place=produce_messages.throttle_place,
+            begin=produce_api.begin,
         ),
         _api(
             1,
@@ -86,6 +89,7 @@ def _records() -> list[Api]:
             encode=fetch_messages.encode,
             response_bytes_max=fetch_api.response_bytes_max,
             abandonable=True,
+            is_eager=True,
         ),
         _api(2, "ListOffsets", (1, 11), 6, list_offsets_apis.list_offsets, abandonable=True),
         _api(21, "DeleteRecords", (0, 2), 2, delete_records_api.delete_records),
@@ -266,10 +270,13 @@ def _api(
     handle: Handler,
     *,
     decode: Callable[[int, Cursor], Steps[Any]] | None = None,
+    decode_small: Callable[[int, Cursor], Any | None] | None = None,
     encode: Callable[[int, Any], Steps[Buffers]] | None = None,
     response_bytes_max: Callable[[KafkaServices, Any], int] | None = None,
     throttle_place: Callable[[int], int | None] | None = None,
     abandonable: bool = False,
+    begin: Begin | None = None,
+    is_eager: bool = False,
     refused_over_quota_from: int = 0,
 ) -> Api:
     """Declare one API. ``versions`` are the first and the last version that are served."""
@@ -282,10 +289,13 @@ def _api(
         handle=handle,
         work=WORK[kafka_name],
         decode=decode,
+        decode_small=decode_small,
         encode=encode,
         response_bytes_max=response_bytes_max,
         throttle_place=throttle_place,
         abandonable=abandonable,
+        begin=begin,
+        is_eager=is_eager,
         refused_over_quota_from=refused_over_quota_from,
     )
     assert api.name.replace("_", "") == kafka_name.lower(), f"API {key} is {api.name}"

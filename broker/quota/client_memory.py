@@ -8,6 +8,7 @@ once there is room again.
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from quorate.broker.config.listeners import QUEUED_MAX_REQUEST_BYTES, QUEUED_MAX_RESPONSE_BYTES
@@ -199,7 +200,7 @@ class ResponseMemory:
         self.waits = 0
         self._on_waiting: Callable[[], None] = _ignore_waiting
         self._highest_bytes = 0
-        self._waiting: dict[asyncio.Future[None], None] = {}
+        self._waiting: dict[asyncio.Future[bool], None] = {}
         self._beyond: ResponseLease | None = None
 
     @property
@@ -224,8 +225,7 @@ class ResponseMemory:
 
     def _notify(self) -> None:
         for future in self._waiting:
-            if not future.done():
-                future.set_result(None)
+            _tell(future, has_room=True)
 
     def take_highest(self) -> int:
         """Return the most bytes that were held at once since the previous call."""
@@ -272,17 +272,24 @@ class ResponseMemory:
             return timeout_ms
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_ms / 1_000
-        room: asyncio.Future[None] = loop.create_future()
+        room: asyncio.Future[bool] = loop.create_future()
+        timer = loop.call_at(deadline_s, partial(_tell, room, has_room=False))
         self._waiting[room] = None
         self.waits += 1
         self._on_waiting()
         try:
-            await asyncio.wait_for(room, timeout_ms / 1_000)
-        except TimeoutError:
-            return 0
+            # Not asyncio.wait_for, which needs a task of asyncio: see RequestTask.
+            if not await room:
+                return 0
         finally:
+            timer.cancel()
             del self._waiting[room]
         return max(0, round((deadline_s - loop.time()) * 1_000))
+
+
+def _tell(future: "asyncio.Future[bool]", *, has_room: bool) -> None:
+    if not future.done():
+        future.set_result(has_room)
 
 
 class ResponseLease:

@@ -2,8 +2,10 @@
 
 import enum
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Protocol
+
+import msgspec
 
 from quorate.broker.common.errors import InvalidRecords, KafkaError, RecordError
 from quorate.broker.log.batches.admission import AppendOrigin
@@ -68,8 +70,7 @@ ALL_ROOM: Final[ReadMemory] = _UnlimitedReadMemory()
 """The room of readers that nothing bounds."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceEntry:
+class ProduceEntry(msgspec.Struct, frozen=True):
     """Batches for one partition, and the origin from which they come.
 
     ``transactional_id`` is that of their producer: its coordinator is asked before they begin a
@@ -90,8 +91,7 @@ class MarkerEntry:
     marker: EndMarker
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceOutcome:
+class ProduceOutcome(msgspec.Struct, frozen=True):
     """The outcome of one ``ProduceEntry``. ``base_offset`` is -1 with any error.
 
     ``record_errors`` are the records for which the whole entry was refused, if some were the cause.
@@ -114,8 +114,7 @@ def refused(error: KafkaError) -> ProduceOutcome:
     return ProduceOutcome(error.code, error.message, record_errors=records)
 
 
-@dataclass(frozen=True, slots=True)
-class FetchPartition:
+class FetchPartition(msgspec.Struct, frozen=True):
     """A consumer's position in one partition. A ``current_leader_epoch`` of -1 is not checked."""
 
     tp: TopicPartition
@@ -124,8 +123,7 @@ class FetchPartition:
     current_leader_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchParams:
+class FetchParams(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters of all positions of one fetch.
 
     The fetch is answered at once with ``min_bytes`` of records, with as many as there is room for,
@@ -144,8 +142,7 @@ class FetchParams:
     alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchOutcome:
+class FetchOutcome(msgspec.Struct, frozen=True):
     """Batches from the one that contains the offset, all below the high watermark (C16).
 
     With ``Isolation.READ_COMMITTED`` they lie below the last stable offset, and
@@ -156,10 +153,10 @@ class FetchOutcome:
     error_code: int = errors_pb2.NONE
     high_watermark: int = -1
     log_start_offset: int = -1
-    chunks: Sequence[Bytes] = field(default=())
+    chunks: Sequence[Bytes] = ()
     size: int = 0
     last_stable_offset: int = -1
-    aborted_transactions: Sequence[AbortedTransaction] = field(default=())
+    aborted_transactions: Sequence[AbortedTransaction] = ()
     preferred_read_replica: int = -1
     """The broker to read from instead, without records here; -1 stands for this broker."""
 

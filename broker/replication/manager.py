@@ -36,6 +36,7 @@ from quorate.broker.replication.fetching.replica_fetcher_manager import (
     ReplicaFetchOptions,
 )
 from quorate.broker.replication.hosting.delayed_fetch import DelayedFetch, FetchPosition
+from quorate.broker.replication.hosting.delayed_produce import DelayedProduce
 from quorate.broker.replication.hosting.hosted_partition import HostedPartition, not_leader
 from quorate.broker.replication.hosting.partition_limits import PartitionLimits
 from quorate.broker.replication.hosting.partition_table import PartitionTable
@@ -251,6 +252,12 @@ class ReplicaManager(LogManagerListener):
     ) -> Coroutine[Any, Any, list[ProduceOutcome]]:
         """Append at the leader and wait as ``acks`` asks; appends happen before the first await."""
         return self._appender.produce(entries, acks, timeout_ms)
+
+    def begin_produce(
+        self, entries: Sequence[ProduceEntry], acks: int, timeout_ms: int
+    ) -> DelayedProduce:
+        """Append at the leader, and return the outcomes, which may come later as ``acks`` asks."""
+        return self._appender.begin_produce(entries, acks, timeout_ms)
 
     async def wait_for_turn(self) -> None:
         """Wait until a large request may append its next part: until little else waits."""

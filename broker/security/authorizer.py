@@ -98,13 +98,11 @@ class Authorizer:
     def __init__(self, images: MetadataFollower, settings: AuthorizerSettings) -> None:
         self._images = images
         self._settings = settings
+        self.enabled: Final = settings.enabled
+        """False if everything is allowed."""
         self._cached_acls: Acls | None = None
         self._decisions: dict[_DecisionKey, bool] = {}
         self._prefix_lengths = prefix_lengths(immutables.Map())
-
-    @property
-    def enabled(self) -> bool:
-        return self._settings.enabled
 
     @property
     def basis(self) -> object:

@@ -75,6 +75,7 @@ from quorate.broker.replication.hosting.delayed_fetch import (
     FetchPosition,
     FetchWaiters,
 )
+from quorate.broker.replication.hosting.delayed_produce import DelayedProduce
 from quorate.broker.replication.manager import ReplicaManager
 from quorate.broker.replication.serving.producer_states import ProducerState
 from quorate.broker.replication.wakeup import Wakeup
@@ -157,6 +158,14 @@ class FakeReplicas(ReplicaManager):
     ) -> list[ProduceOutcome]:
         self.produced.append((list(entries), acks, timeout_ms))
         return [self._append(entry) for entry in entries]
+
+    def begin_produce(
+        self, entries: Sequence[ProduceEntry], acks: int, timeout_ms: int
+    ) -> DelayedProduce:
+        self.produced.append((list(entries), acks, timeout_ms))
+        pending = DelayedProduce()
+        pending.outcomes += [self._append(entry) for entry in entries]
+        return pending
 
     async def wait_for_turn(self) -> None:
         self.turns_given += 1

@@ -26,6 +26,7 @@ from typing import Final, NamedTuple, cast
 from quorate.broker.config.security import SASL_SERVER_MAX_RECEIVE_SIZE
 from quorate.broker.kafka.connection.connection_limits import ConnectionLimits, SharedMemory
 from quorate.broker.kafka.connection.request_dispatcher import RequestDispatcher, frame_response
+from quorate.broker.kafka.connection.request_task import Work
 from quorate.broker.kafka.connection.requests import ClientSession, CloseConnection, Request
 from quorate.broker.kafka.connection.response_queue import (
     ConnectionProgress,
@@ -243,8 +244,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if started == _STARTED_IN_A_ROW:
                 self._advance_soon()
                 break
-            self._running.start(*self._waiting.popleft())
             started += 1
+            is_done = self._running.start(*self._waiting.popleft())
+            if is_done and not self._write_responses():
+                return
         if self._draining and not self._running and not self._writer.has_unsent:
             self._over = True
             self._transport.close()
@@ -301,20 +304,22 @@ class KafkaConnection(asyncio.BufferedProtocol):
         has_room = self._memory.bounds.responses.room_bytes > 0
         return has_room and not self._running.is_alone and self._running.has_room_for(request)
 
-    def _finished(self, task: asyncio.Task[Buffers]) -> None:
+    def _finished(self, task: Work) -> None:
         if self._over:
             log_if_failed(task, self.peer)
         else:
             self._advance()
 
-    def _write_responses(self) -> None:
+    def _write_responses(self) -> bool:
+        """Write the responses whose turn it is. Return False if the connection is over."""
         while self._writer.is_free and not self._over:
             running = self._running.take_finished()
             if running is None:
-                return
+                return True
             self._write_response(running.request, running.task)
+        return not self._over
 
-    def _write_response(self, request: Request, task: asyncio.Task[Buffers]) -> None:
+    def _write_response(self, request: Request, task: Work) -> None:
         try:
             body = task.result()
         except CloseConnection as reason:

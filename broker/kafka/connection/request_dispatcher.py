@@ -5,7 +5,7 @@ response.
 import functools
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from quorate.broker.common.errors import KafkaError
@@ -13,9 +13,11 @@ from quorate.broker.common.steps import Steps
 from quorate.broker.config.security import FAILED_AUTHENTICATION_DELAY_MS
 from quorate.broker.kafka.api_versions import API_VERSIONS_KEY, refuse_api_versions
 from quorate.broker.kafka.connection.large_requests import LargeRequests
+from quorate.broker.kafka.connection.request_task import RequestTask, Work
 from quorate.broker.kafka.connection.request_work import ELEMENT_BYTES, FEW_ELEMENTS
 from quorate.broker.kafka.connection.requests import (
     Api,
+    Begun,
     ClientSession,
     CloseConnection,
     Request,
@@ -66,27 +68,23 @@ class RequestDispatcher:
         if sasl is not None and (reason := sasl.refusal_of(key)) is not None:
             return _illegal_sasl_state(key, version, correlation_id, reason)
         api = self._apis.get(key)
-        if api is None or not api.serves(version):
+        if api is None or not api.min_version <= version <= api.max_version:
             return self._unsupported(key, version, correlation_id)
         flexible = version >= api.first_flexible_version
         try:
             client_id = cursor.text(flexible=False) or ""
             if flexible:
                 cursor.skip_tagged_fields()
-            begin = cursor.offset
+            body_at = cursor.offset
             body, elements = _decode_small(api, version, cursor)
         except MalformedRequest as error:
             raise MalformedRequest(f"{api.name} version {version}: {error}") from None
-        quotas = self._services.quotas
-        limits = NO_LIMITS
-        # Requests that authenticate a client come from everybody, so they have no quotas.
-        if quotas.are_set and session.is_authenticated:
-            limits = quotas.limits_of(session.principal.name, client_id)
+        limits = self._limits_of(session, client_id)
         context = RequestContext(
             version,
             client_id,
             session.client_host,
-            session.principal,
+            session.certified if sasl is None else sasl.principal,
             session.listener,
             sasl,
             lease=ResponseLease(self._services.memory.responses),
@@ -94,7 +92,7 @@ class RequestDispatcher:
         )
         cost_bytes = len(frame)
         if elements is None:
-            run = functools.partial(self._run_large, limits, api, context, frame, begin)
+            run = functools.partial(self._run_large, limits, api, context, frame, body_at)
             elements = 0
             alone = True
         else:
@@ -102,6 +100,11 @@ class RequestDispatcher:
             alone = api.work.division is not None and elements > api.work.whole_elements_max
             if api.response_bytes_max is not None:
                 cost_bytes += api.response_bytes_max(self._services, body)
+        begin: Begun | None = None
+        if api.is_eager:
+            begin = functools.partial(_eager, run)
+        elif api.begin is not None and limits is NO_LIMITS and not alone:
+            begin = functools.partial(api.begin, self._services, context, body)
         return Request(
             api_name=api.name,
             correlation_id=correlation_id,
@@ -111,12 +114,20 @@ class RequestDispatcher:
             run=run,
             alone=alone,
             decoded_bytes=elements * ELEMENT_BYTES if elements > FEW_ELEMENTS else 0,
+            begin=begin,
             throttle=context.throttle,
             lease=context.lease,
             turn=None
             if limits is NO_LIMITS
-            else quotas.turn_of(limits, _used_by(limits, api, version)),
+            else self._services.quotas.turn_of(limits, _used_by(limits, api, version)),
         )
+
+    def _limits_of(self, session: ClientSession, client_id: str) -> ClientLimits:
+        quotas = self._services.quotas
+        # Requests that authenticate a client come from everybody, so they have no quotas.
+        if quotas.are_set and session.is_authenticated:
+            return quotas.limits_of(session.principal.name, client_id)
+        return NO_LIMITS
 
     async def _run(
         self,
@@ -246,6 +257,10 @@ class RequestDispatcher:
         )
 
 
+def _eager(run: Callable[[], Coroutine[Any, Any, Buffers]]) -> Work:
+    return RequestTask(run())
+
+
 def _used_by(limits: ClientLimits, api: Api, version: int) -> SharedUsage | None:
     """Return the usage, other than that of time, that a request counts for, if its client has
     such a quota. Controller mutations of new clients are refused by the controller (Q4), so only
@@ -267,7 +282,10 @@ def _decode_small(api: Api, version: int, cursor: Cursor) -> tuple[Any, int | No
         return None, None
     cursor.elements, cursor.elements_max = 0, api.work.decoded_at_once
     try:
-        return api.decode_body(version, cursor), cursor.elements
+        body = None if api.decode_small is None else api.decode_small(version, cursor)
+        if body is None:
+            body = api.decode_body(version, cursor)
+        return body, cursor.elements
     except TooManyElements:
         return None, None
 

@@ -4,7 +4,10 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+import msgspec
+
 from quorate.broker.common.steps import Steps
+from quorate.broker.kafka.connection.request_task import Work
 from quorate.broker.kafka.connection.request_work import RequestWork
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire import codec, stepwise
@@ -73,16 +76,13 @@ class ClientSession:
         return self.sasl is None or self.sasl.authenticated
 
 
-class RequestThrottle:
+class RequestThrottle(msgspec.Struct, eq=False):
     """The time for which the client of one request is muted after the response.
 
     The response is sent first. Then nothing more is read from the client for ``time_ms`` (Q5).
     """
 
-    __slots__ = ("time_ms",)
-
-    def __init__(self) -> None:
-        self.time_ms = 0
+    time_ms: int = 0
 
     def at_least(self, time_ms: int) -> None:
         """Mute the client for ``time_ms`` or longer.
@@ -92,9 +92,12 @@ class RequestThrottle:
         self.time_ms = min(max(self.time_ms, time_ms), _INT32_MAX)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RequestContext:
-    """The sender of a request, the listener that it used, and the version of the API."""
+    """The sender of a request, the listener that it used, and the version of the API.
+
+    Nobody changes it. It is not frozen, because that would make it three times as dear.
+    """
 
     version: int
     client_id: str
@@ -140,6 +143,14 @@ Handler: TypeAlias = Callable[[KafkaServices, RequestContext, Any], Coroutine[An
 """Carries out a decoded request and returns the response, which is encoded afterwards."""
 
 
+Begun: TypeAlias = Callable[[], Work | None]
+"""A ``Begin`` with its arguments."""
+Begin: TypeAlias = Callable[[KafkaServices, RequestContext, Any], Work | None]
+"""Begins a decoded request without a task, and returns what gives its encoded response later, or
+None if the handler must carry it out.
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
     """One API that this broker serves. Only these APIs are advertised.
@@ -161,23 +172,29 @@ class Api:
     """Carries the request out. The handlers are registered in ``kafka.api_table``."""
     work: RequestWork
     decode: Callable[[int, Cursor], Steps[Any]] | None = None
+    decode_small: Callable[[int, Cursor], Any | None] | None = None
+    """Decodes the usual requests, faster than ``decode``; it returns None for others."""
     first_flexible_version: int
     encode: Callable[[int, Any], Steps[Buffers]] | None = None
     response_bytes_max: Callable[[KafkaServices, Any], int] | None = None
     abandonable: bool = False
     throttle_place: Callable[[int], int | None] | None = None
+    begin: Begin | None = None
+    """Carries out a small request of a client without quotas instead of ``handle``, if it can."""
+    is_eager: bool = False
+    """True if requests are carried out by a ``RequestTask``: most take little time, and the handler
+    uses nothing that needs a task of asyncio.
+    """
     refused_over_quota_from: int = 0
     """The first version whose clients know THROTTLING_QUOTA_EXCEEDED (Q4). Clients of earlier
     versions are muted when they exceed the quota of controller mutations.
     """
 
-    @property
-    def name(self) -> str:
-        """The name of the API in kio's spelling, such as ``list_offsets``."""
-        return api_key_map[self.key]
+    name: str = field(init=False)
+    """The name of the API in kio's spelling, such as ``list_offsets``."""
 
-    def serves(self, version: int) -> bool:
-        return self.min_version <= version <= self.max_version
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", api_key_map[self.key])
 
     def place_of_throttle(self, version: int) -> int | None:
         """Return where a response has its throttle time, or None if it has none."""
@@ -201,8 +218,7 @@ class Api:
         return [codec.encode_response(self.name, version, response)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A decoded request that is ready to run.
 
     ``cost_bytes`` is the memory that it holds until its response is sent. ``lease`` is the memory
@@ -211,7 +227,8 @@ class Request:
     how long the request has to wait because its client is muted; it is None if the client has no
     quotas. ``alone`` marks a large request that is carried out in slices: no later request of the
     connection starts before it is finished, because slices of both would mix. ``decoded_bytes`` is
-    the memory of its elements.
+    the memory of its elements. ``begin`` carries it out without a task of asyncio, or returns None
+    if only ``run`` can.
     """
 
     api_name: str
@@ -223,6 +240,7 @@ class Request:
     bare: bool = False
     alone: bool = False
     decoded_bytes: int = 0
-    throttle: RequestThrottle = field(default_factory=RequestThrottle)
-    lease: ResponseLease = field(default_factory=lambda: ResponseLease(ResponseMemory()))
+    begin: Begun | None = None
+    throttle: RequestThrottle = msgspec.field(default_factory=RequestThrottle)
+    lease: ResponseLease = msgspec.field(default_factory=lambda: ResponseLease(ResponseMemory()))
     turn: QuotaTurn | None = None

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from quorate.broker.kafka.connection.connection_limits import ConnectionLimits
+from quorate.broker.kafka.connection.request_task import Work
 from quorate.broker.kafka.connection.requests import Request
 from quorate.broker.kafka.wire.primitives import Buffers
 from quorate.broker.quota.client_memory import RequestAccount, ResponseLease, ResponseMemory
@@ -41,29 +42,31 @@ class RunningRequest(NamedTuple):
 
     request: Request
     held_bytes: int
-    task: asyncio.Task[Buffers]
+    task: Work
 
 
 class RequestsInFlight:
     """The requests of one connection that are being carried out, in the order of their responses.
 
     Their frames and elements count as held by ``account`` until their response is taken.
-    ``on_finished`` is called with every task that is done.
+    ``on_finished`` is called with every task that is done later than at its start.
     """
 
-    __slots__ = ("_account", "_cost_bytes", "_limits", "_on_finished", "_running")
+    __slots__ = ("_account", "_cost_bytes", "_limits", "_loop_tasks", "_on_finished", "_running")
 
     def __init__(
         self,
         limits: ConnectionLimits,
         account: RequestAccount,
-        on_finished: Callable[[asyncio.Task[Buffers]], None],
+        on_finished: Callable[[Work], None],
     ) -> None:
         self._limits = limits
         self._account = account
         self._on_finished = on_finished
         self._running: deque[RunningRequest] = deque()
         self._cost_bytes = 0
+        self._loop_tasks = 0
+        """The requests that asyncio carries out."""
 
     def __len__(self) -> int:
         return len(self._running)
@@ -86,12 +89,24 @@ class RequestsInFlight:
             and self._cost_bytes + request.cost_bytes <= self._limits.in_flight_bytes
         )
 
-    def start(self, request: Request, held_bytes: int) -> None:
-        """Start to carry out the request."""
-        task = asyncio.get_running_loop().create_task(request.run())
+    def start(self, request: Request, held_bytes: int) -> bool:
+        """Start to carry out the request, and return whether it is done already.
+
+        A request that may begin at once does so, unless a task of asyncio is ahead of it, which
+        may not have begun: requests begin in their order.
+        """
+        task: Work | None = None
+        if request.begin is not None and not self._loop_tasks:
+            task = request.begin()
+        if task is None:
+            task = asyncio.get_running_loop().create_task(request.run())
+            self._loop_tasks += 1
         self._running.append(RunningRequest(request, held_bytes, task))
         self._cost_bytes += request.cost_bytes
+        if task.done():
+            return True
         task.add_done_callback(self._on_finished)
+        return False
 
     def take_finished(self) -> RunningRequest | None:
         """Remove and return the oldest request if it is done, and release its memory. Return None
@@ -100,6 +115,8 @@ class RequestsInFlight:
         if not self._running or not self._running[0].task.done():
             return None
         running = self._running.popleft()
+        if isinstance(running.task, asyncio.Task):
+            self._loop_tasks -= 1
         self._cost_bytes -= running.request.cost_bytes
         self._account.release(running.held_bytes)
         return running
@@ -112,17 +129,20 @@ class RequestsInFlight:
         kept_bytes = sum(running.held_bytes for running in self._running)
         self._account.release(self._account.held_bytes - kept_bytes)
         for running in self._running:
+            if running.task.done():
+                _release(running, self._account, running.task)
+                continue
             running.task.add_done_callback(partial(_release, running, self._account))
             if running.request.abandonable:
                 running.task.cancel()
 
 
-def _release(running: RunningRequest, account: RequestAccount, _: asyncio.Task[Buffers]) -> None:
+def _release(running: RunningRequest, account: RequestAccount, _: Work) -> None:
     running.request.lease.keep(0)
     account.release(running.held_bytes)
 
 
-def log_if_failed(task: asyncio.Task[Buffers], peer: str) -> None:
+def log_if_failed(task: Work, peer: str) -> None:
     """Log the failure of a request whose client has disconnected, so that it does not stay
     unnoticed.
     """

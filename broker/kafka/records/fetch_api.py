@@ -4,9 +4,10 @@ A consumer that names its rack may be sent to a replica in that rack (KIP-392). 
 gRPC, so a client that says that it is a follower is refused.
 """
 
-import dataclasses
 from collections import defaultdict
 from typing import Final, TypeAlias
+
+import msgspec
 
 from quorate.broker.config.client_keys import RACK_AWARE_SELECTOR, REPLICA_SELECTOR_CLASS
 from quorate.broker.config.listeners import FETCH_MAX_BYTES
@@ -108,7 +109,7 @@ async def _in_session(
         may_go_on = session.may_all_be_read(services.authorizer, rights)
         if not sessions.has_room_for(session) or not may_go_on:
             sessions.close(session)
-            whole = dataclasses.replace(request, topics=session.wants())
+            whole = msgspec.structs.replace(request, topics=session.wants())
             return await _without_session(services, context, whole, near)
         try:
             params = await _fetch_params(services, context, request, near)

@@ -2,8 +2,9 @@
 
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
 
 from quorate.broker.common.steps import Steps
 from quorate.broker.kafka.wire.primitives import (
@@ -47,8 +48,7 @@ _READ_COMMITTED: Final = 1
 _CONSUMER_ID: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class FetchRequest:
+class FetchRequest(msgspec.Struct, frozen=True):
     """A decoded Fetch request.
 
     ``topics`` contains the name of each topic with the positions to fetch from. ``forgotten`` are

@@ -4,24 +4,24 @@ Versions 0 to 2 are decoded because librdkafka checks for them before it compres
 formats of these versions are refused batch by batch. Records are never copied here.
 """
 
-import dataclasses
-import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from quorate.broker.common.errors import error_name
 from quorate.broker.common.steps import Steps
 from quorate.broker.config.internal_topics import INTERNAL_TOPICS
 from quorate.broker.kafka.connection.requests import CloseConnection, RequestContext
-from quorate.broker.kafka.services import KafkaServices
-from quorate.broker.kafka.wire.primitives import (
-    ELEMENTS_IN_A_STEP,
-    Buffers,
-    Cursor,
-    append_length,
-    append_string,
+from quorate.broker.kafka.records.produce_messages import (
+    ProduceRequest,
+    ProduceResponse,
+    encode,
 )
+from quorate.broker.kafka.services import KafkaServices
+from quorate.broker.kafka.wire.primitives import Buffers, at_once
 from quorate.broker.log.batches.admission import AppendOrigin
 from quorate.broker.replication.api import (
     ACKS_ALL,
@@ -30,90 +30,21 @@ from quorate.broker.replication.api import (
     ProduceEntry,
     ProduceOutcome,
 )
+from quorate.broker.replication.hosting.delayed_produce import DelayedProduce
 from quorate.broker.security.authorizer import Rights
 from quorate.common.acl_types import AclOperation, ResourceType
 from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 
-FIRST_FLEXIBLE_VERSION: Final = 9
-
 PARTITIONS_AT_ONCE: Final = 64
 """The number of partitions up to which a request is appended without a break."""
 
-_ACKS_TIMEOUT: Final = struct.Struct(">hi")
-_INT32: Final = struct.Struct(">i")
-_INDEX_CODE_OFFSET: Final = struct.Struct(">ihq")
-_INT64: Final = struct.Struct(">q")
-_APPENDED: Final = struct.Struct(">ihqqq3s")
-_NO_ERRORS: Final = b"\x01\x00\x00"
-"""The end of a partition in a flexible version, without record errors, error message and tagged
-fields.
-"""
+_BYTES_OF_AN_OUTCOME: Final = 33
 _TRANSACTIONAL_WRITE: Final = AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID
 _NOT_AUTHORIZED: Final = ProduceOutcome(errors_pb2.TOPIC_AUTHORIZATION_FAILED)
 _INTERNAL: Final = ProduceOutcome(
     errors_pb2.INVALID_TOPIC_EXCEPTION, "coordinators alone write to their topics"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ProduceRequest:
-    """A decoded Produce request.
-
-    ``topics`` contains the name of each topic, and its partitions with their records. The records
-    are None if they are null on the wire.
-    """
-
-    transactional_id: str | None
-    acks: int
-    timeout_ms: int
-    topics: list[tuple[str, list[tuple[int, memoryview | None]]]]
-
-
-class ProduceResponse(NamedTuple):
-    """The outcome of each partition, in the order of the request.
-
-    ``topics`` are the topics of the request, or None if the client expects no response (acks=0).
-    """
-
-    topics: list[tuple[str, list[tuple[int, memoryview | None]]]] | None
-    outcomes: list[ProduceOutcome]
-
-
-def decode(version: int, cursor: Cursor) -> Steps[ProduceRequest]:
-    """Decode a request, in steps.
-
-    Raises:
-        MalformedRequest: the bytes are not such a request.
-    """
-    flexible = version >= FIRST_FLEXIBLE_VERSION
-    transactional_id = cursor.text(flexible=flexible) if version >= 3 else None
-    acks, timeout_ms = cursor.unpack(_ACKS_TIMEOUT)
-    topics = []
-    for _ in range(cursor.array_length(flexible=flexible) or 0):
-        name = cursor.text(flexible=flexible) or ""
-        partitions = []
-        for _ in range(cursor.array_length(flexible=flexible) or 0):
-            partitions.append((cursor.int32(), cursor.data(flexible=flexible)))
-            if flexible:
-                cursor.skip_tagged_fields()
-            if not len(partitions) % ELEMENTS_IN_A_STEP:
-                yield
-        topics.append((name, partitions))
-        if flexible:
-            cursor.skip_tagged_fields()
-        if not len(topics) % ELEMENTS_IN_A_STEP:
-            yield
-    if flexible:
-        cursor.skip_tagged_fields()
-    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
-
-
-def throttle_place(version: int) -> int | None:
-    """Return the position of the throttle time. It is the last field, before any tagged fields."""
-    if version < 1:
-        return None
-    return -5 if version >= FIRST_FLEXIBLE_VERSION else -4
 
 
 async def handle(
@@ -124,53 +55,158 @@ async def handle(
     Raises:
         CloseConnection: the request failed and has acks=0.
     """
-    outcomes = await _produce(services, context, request)
+    admitted = _admitted(services, context, request)
+    appended: list[ProduceOutcome] = []
+    if admitted.entries:
+        appended = await services.replicas.produce(
+            admitted.entries, request.acks, request.timeout_ms
+        )
+    outcomes = _all_outcomes(request, admitted, appended)
     if request.acks == ACKS_NONE:
         _close_if_failed(request, outcomes)
         return ProduceResponse(None, outcomes)
     return ProduceResponse(request.topics, outcomes)
 
 
-async def _produce(
+def begin(
     services: KafkaServices, context: RequestContext, request: ProduceRequest
-) -> list[ProduceOutcome]:
-    """Return one outcome per partition, in the order of the request."""
-    rights = services.authorizer.rights_of(context)
-    refusal = _refusal(request, rights)
-    count = sum([len(partitions) for _, partitions in request.topics])
+) -> "ProduceInProgress | None":
+    """Append the records of a request, like ``handle``, without a coroutine that waits for others.
+
+    Return None if that does not do: with acks=0, where the disk may have to catch up first.
+    """
+    if request.acks == ACKS_NONE:
+        return None
+    return ProduceInProgress(services, context, request)
+
+
+class ProduceInProgress:
+    """A request whose records are appended. It is ``Work``: its result is the encoded response."""
+
+    __slots__ = ("_admitted", "_begun_s", "_error", "_pending", "_request", "_services", "_version")
+
+    def __init__(
+        self, services: KafkaServices, context: RequestContext, request: ProduceRequest
+    ) -> None:
+        self._begun_s = time.perf_counter()
+        self._services = services
+        self._version = context.version
+        self._request = request
+        self._error: Exception | None = None
+        self._pending: DelayedProduce | None = None
+        try:
+            self._admitted = admitted = _admitted(services, context, request)
+            if admitted.entries:
+                self._pending = services.replicas.begin_produce(
+                    admitted.entries, request.acks, request.timeout_ms
+                )
+        except Exception as error:  # noqa: BLE001 - told by ``result``
+            self._error = error.with_traceback(None)
+
+    def done(self) -> bool:
+        return self._pending is None or self._pending.done
+
+    def cancelled(self) -> bool:
+        return False
+
+    def cancel(self) -> bool:
+        """Do nothing: what was appended stays, and so does the order of what comes behind it."""
+        return False
+
+    def exception(self) -> BaseException | None:
+        return self._error
+
+    def add_done_callback(self, on_done: Callable[[Any], object]) -> None:
+        """Call ``on_done`` with this when all outcomes are known, which they are not yet."""
+        assert self._pending is not None
+        self._pending.when_done(partial(on_done, self))
+
+    def result(self) -> Buffers:
+        """Return the response, once.
+
+        Raises:
+            Exception: nothing was appended, because of a fault of ours.
+        """
+        if self._error is not None:
+            raise self._error
+        appended = [] if self._pending is None else self._pending.outcomes
+        outcomes = _all_outcomes(self._request, self._admitted, appended)
+        encoded = at_once(encode(self._version, ProduceResponse(self._request.topics, outcomes)))
+        spent_s = time.perf_counter() - self._begun_s
+        self._services.figures.request_times["produce"].observe(spent_s)
+        return encoded
+
+
+class Admitted(NamedTuple):
+    """What may be appended of a request.
+
+    ``refused`` has the outcome of each topic whose partitions are not among the ``entries``.
+    """
+
+    entries: list[ProduceEntry]
+    refused: Mapping[str, ProduceOutcome]
+
+
+_NONE_REFUSED: Final[Mapping[str, ProduceOutcome]] = {}
+
+
+def _admitted(
+    services: KafkaServices, context: RequestContext, request: ProduceRequest
+) -> Admitted:
+    names = [topic for topic, _ in request.topics]
+    allowed = frozenset(names)
+    refusal = _refusal_of_acks(request)
+    if services.authorizer.enabled:
+        rights = services.authorizer.rights_of(context)
+        refusal = refusal or _refusal_of_id(request, rights)
+        if refusal is None:
+            allowed = rights.topics(AclOperation.WRITE, names)
     if refusal is not None:
-        return [refusal] * count
-    allowed = rights.topics(AclOperation.WRITE, (topic for topic, _ in request.topics))
-    writable = allowed - INTERNAL_TOPICS
+        return Admitted([], dict.fromkeys(names, refusal))
+    refused = _NONE_REFUSED
+    if not INTERNAL_TOPICS.isdisjoint(names) or not allowed.issuperset(names):
+        refused = {
+            name: _INTERNAL if name in allowed else _NOT_AUTHORIZED
+            for name in names
+            if name in INTERNAL_TOPICS or name not in allowed
+        }
     owner = request.transactional_id
     origin = AppendOrigin.CLIENT if owner is None else AppendOrigin.TRANSACTIONAL_CLIENT
     entries = [
         ProduceEntry(
-            TopicPartition(topic, index), records if records is not None else b"", origin, owner
+            TopicPartition(topic, index), b"" if records is None else records, origin, owner
         )
         for topic, partitions in request.topics
-        if topic in writable
+        if topic not in refused
         for index, records in partitions
     ]
-    outcomes: list[ProduceOutcome] = []
-    if entries:
-        outcomes = await services.replicas.produce(entries, request.acks, request.timeout_ms)
-    if len(outcomes) == count:
+    return Admitted(entries, refused)
+
+
+def _all_outcomes(
+    request: ProduceRequest, admitted: Admitted, outcomes: list[ProduceOutcome]
+) -> list[ProduceOutcome]:
+    """Return one outcome per partition, in the order of the request, with those of the entries."""
+    refused = admitted.refused
+    if not refused:
         return outcomes
     remaining = iter(outcomes)
-    refused = {topic: _INTERNAL for topic in allowed & INTERNAL_TOPICS}
     return [
-        next(remaining) if topic in writable else refused.get(topic, _NOT_AUTHORIZED)
+        refused[topic] if topic in refused else next(remaining)
         for topic, partitions in request.topics
         for _ in partitions
     ]
 
 
-def _refusal(request: ProduceRequest, rights: Rights) -> ProduceOutcome | None:
-    if request.acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
-        return ProduceOutcome(
-            errors_pb2.INVALID_REQUIRED_ACKS, f"acks={request.acks}: must be -1, 0 or 1"
-        )
+def _refusal_of_acks(request: ProduceRequest) -> ProduceOutcome | None:
+    if request.acks in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
+        return None
+    return ProduceOutcome(
+        errors_pb2.INVALID_REQUIRED_ACKS, f"acks={request.acks}: must be -1, 0 or 1"
+    )
+
+
+def _refusal_of_id(request: ProduceRequest, rights: Rights) -> ProduceOutcome | None:
     transactional_id = request.transactional_id
     if transactional_id is None or rights.may(*_TRANSACTIONAL_WRITE, transactional_id):
         return None
@@ -196,33 +232,6 @@ def _close_if_failed(request: ProduceRequest, outcomes: list[ProduceOutcome]) ->
         raise CloseConnection(f"produce with acks=0 to {topics} failed with {name}{detail}")
 
 
-def encode(version: int, response: ProduceResponse) -> Steps[Buffers]:
-    """Encode a response, in steps. It is empty if the client expects none."""
-    topics = response.topics
-    if topics is None:
-        return []
-    flexible = version >= FIRST_FLEXIBLE_VERSION
-    out = bytearray()
-    remaining = iter(response.outcomes)
-    append_length(out, len(topics), flexible)
-    for topics_done, (topic, partitions) in enumerate(topics, start=1):
-        append_string(out, topic, flexible)
-        append_length(out, len(partitions), flexible)
-        for place, (index, _) in enumerate(partitions, start=1):
-            _append_partition(out, version, index, next(remaining))
-            if not place % ELEMENTS_IN_A_STEP:
-                yield
-        if flexible:
-            out.append(0)
-        if not topics_done % ELEMENTS_IN_A_STEP:
-            yield
-    if version >= 1:
-        out += _INT32.pack(0)
-    if flexible:
-        out.append(0)
-    return [bytes(out)]
-
-
 class ProduceDivision:
     """Divides a request with many partitions. Its parts append one after the other."""
 
@@ -236,11 +245,11 @@ class ProduceDivision:
             for start in range(0, len(partitions), self.at_once):
                 piece = partitions[start : start + self.at_once]
                 if part and len(piece) > room:
-                    yield dataclasses.replace(body, topics=part)
+                    yield msgspec.structs.replace(body, topics=part)
                     part, room = [], self.at_once
                 part.append((topic, piece))
                 room -= len(piece)
-        yield dataclasses.replace(body, topics=part)
+        yield msgspec.structs.replace(body, topics=part)
 
     def answer(self, api_name: str, version: int) -> "ProduceAnswer":
         return ProduceAnswer(version)
@@ -256,7 +265,7 @@ class ProduceAnswer:
 
     @property
     def size(self) -> int:
-        return len(self._outcomes) * _APPENDED.size
+        return len(self._outcomes) * _BYTES_OF_AN_OUTCOME
 
     def add(self, response: ProduceResponse) -> bool:
         self._outcomes += response.outcomes
@@ -272,32 +281,3 @@ class ProduceAnswer:
 
     def encode(self) -> Steps[Buffers]:
         return encode(self._version, ProduceResponse(self._topics, self._outcomes))
-
-
-def _append_partition(out: bytearray, version: int, index: int, outcome: ProduceOutcome) -> None:
-    if version >= FIRST_FLEXIBLE_VERSION and outcome.error_message is None:
-        out += _APPENDED.pack(
-            index,
-            outcome.error_code,
-            outcome.base_offset,
-            outcome.log_append_time_ms,
-            outcome.log_start_offset,
-            _NO_ERRORS,
-        )
-        return
-    out += _INDEX_CODE_OFFSET.pack(index, outcome.error_code, outcome.base_offset)
-    if version >= 2:
-        out += _INT64.pack(outcome.log_append_time_ms)
-    if version >= 5:
-        out += _INT64.pack(outcome.log_start_offset)
-    if version >= 8:
-        flexible = version >= FIRST_FLEXIBLE_VERSION
-        append_length(out, len(outcome.record_errors), flexible)
-        for record_error in outcome.record_errors:
-            out += _INT32.pack(record_error.place)
-            append_string(out, record_error.message, flexible)
-            if flexible:
-                out.append(0)
-        append_string(out, outcome.error_message, flexible)
-        if flexible:
-            out.append(0)

@@ -94,6 +94,20 @@ class Cursor:
         """The size of the whole frame."""
         return self._end
 
+    def rest(self) -> tuple[memoryview, int]:
+        """Return the whole frame, and the offset of what is not read yet."""
+        return self._view, self.offset
+
+    def read_to(self, offset: int, elements: int) -> bool:
+        """Note that the frame was read up to ``offset``, and so many elements. Return False without
+        a change if these are too many.
+        """
+        if self.elements + elements > self.elements_max:
+            return False
+        self.offset = offset
+        self.elements += elements
+        return True
+
     def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
         """Read several fixed-width fields at once, for hot paths."""
         start = self._advance(layout.size)

@@ -1,132 +1,17 @@
 """One hosted partition: its log, its state machine, and everybody who waits for news of it."""
 
 import asyncio
-from bisect import bisect_right
-from collections import deque
 from typing import Protocol
 
 from quorate.broker.log import PartitionLog
 from quorate.broker.log.batches.control_batches import EndMarker
-from quorate.broker.replication.api import ProduceOutcome
 from quorate.broker.replication.hosting.delayed_fetch import FetchWaiters
+from quorate.broker.replication.hosting.delayed_produce import ProducePurgatory
 from quorate.broker.replication.partition.effects import ReplicaRole
 from quorate.broker.replication.partition.partition_replica import PartitionReplica
 from quorate.broker.replication.partition.replica_state import ReplicaWatch
 from quorate.common.types import BrokerId, LeaderEpoch, TopicIdPartition, TopicPartition
 from quorate_proto.v1 import errors_pb2
-
-
-class DelayedProduce:
-    """One produce request: its outcomes by position, and how many of them are still open.
-
-    A request is one future for all its partitions. Its entries wait in the ``ProducePurgatory`` of
-    each partition.
-    """
-
-    __slots__ = ("_future", "_open", "_timer", "outcomes")
-
-    def __init__(self) -> None:
-        self.outcomes: list[ProduceOutcome] = []
-        self._open: set[int] = set()
-        self._future: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-
-    def expect(self) -> int:
-        """Keep the outcome that was just added open, and return its position."""
-        position = len(self.outcomes) - 1
-        self._open.add(position)
-        return position
-
-    @property
-    def done(self) -> bool:
-        """Whether every outcome is known."""
-        return not self._open
-
-    def is_open(self, position: int) -> bool:
-        """Say whether the outcome at ``position`` is not known yet."""
-        return position in self._open
-
-    def settle(self, position: int, error_code: int, message: str | None) -> None:
-        """Close one entry. With NONE its outcome stays as it is.
-
-        The outcome of an entry that was appended has an offset already: it stays in the log.
-        """
-        if position not in self._open:
-            return
-        self._open.discard(position)
-        if error_code != errors_pb2.NONE:
-            was_appended = self.outcomes[position].base_offset >= 0
-            self.outcomes[position] = ProduceOutcome(error_code, message, was_appended=was_appended)
-        if not self._open and self._future is not None and not self._future.done():
-            self._future.set_result(None)
-
-    async def wait(self, timeout_ms: int) -> list[ProduceOutcome]:
-        """Return the outcomes; what is open after ``timeout_ms`` becomes REQUEST_TIMED_OUT."""
-        if self._open:
-            loop = asyncio.get_running_loop()
-            self._future = loop.create_future()
-            self._timer = loop.call_later(max(0, timeout_ms) / 1000, self._expire)
-            try:
-                await self._future
-            finally:
-                self._timer.cancel()
-        return self.outcomes
-
-    def _expire(self) -> None:
-        message = "appended, but not acknowledged by enough replicas within the request's timeout"
-        for position in list(self._open):
-            self.settle(position, errors_pb2.REQUEST_TIMED_OUT, message)
-
-
-class ProducePurgatory:
-    """The produce entries of one partition that wait for an offset, in the order of the offsets.
-
-    One pass per flush group completes every entry that an advance has reached.
-    """
-
-    __slots__ = ("_queue",)
-
-    def __init__(self) -> None:
-        self._queue: deque[tuple[int, DelayedProduce, int]] | None = None
-        """None until somebody waits: an empty queue takes 760 bytes in each of 7,000 partitions."""
-
-    def __len__(self) -> int:
-        return len(self._queue or ())
-
-    def add(self, needed_offset: int, pending: DelayedProduce, position: int) -> None:
-        """Settle the entry at ``position`` of ``pending`` once all below the offset is there."""
-        queue = self._queue
-        if queue is None:
-            queue = self._queue = deque()
-        elif len(queue) > 1024 and queue[0][1].done:
-            queue = self._queue = deque(entry for entry in queue if not entry[1].done)
-        if queue and needed_offset < queue[-1][0]:
-            # A batch that was sent again waits for its original, behind which there are others.
-            place = bisect_right(queue, needed_offset, key=_offset_of)
-            queue.insert(place, (needed_offset, pending, position))
-        else:
-            queue.append((needed_offset, pending, position))
-
-    def complete(self, offset: int) -> None:
-        """Settle the entries that wait for ``offset`` or less: everything below it is there."""
-        queue = self._queue
-        if queue is None:
-            return
-        while queue and queue[0][0] <= offset:
-            _, pending, position = queue.popleft()
-            pending.settle(position, errors_pb2.NONE, None)
-        if not queue:
-            self._queue = None
-
-    def fail(self, error_code: int, message: str) -> None:
-        """Settle all entries with that Kafka error."""
-        queue, self._queue = self._queue, None
-        for _, pending, position in queue or ():
-            pending.settle(position, error_code, message)
-
-
-def _offset_of(waiting: tuple[int, DelayedProduce, int]) -> int:
-    return waiting[0]
 
 
 class TopicTraffic:

@@ -22,12 +22,12 @@ from quorate.broker.replication.api import (
     ProduceOutcome,
     refused,
 )
-from quorate.broker.replication.hosting.hosted_partition import (
+from quorate.broker.replication.hosting.delayed_produce import (
     DelayedProduce,
-    HostedPartition,
+    ProduceDeadlines,
     ProducePurgatory,
-    not_leader,
 )
+from quorate.broker.replication.hosting.hosted_partition import HostedPartition, not_leader
 from quorate.broker.replication.hosting.partition_table import PartitionTable
 from quorate.broker.replication.serving.sequence_gaps import SequenceGaps
 from quorate.broker.replication.serving.transaction_verification import (
@@ -88,26 +88,40 @@ class RecordAppender:
         self._validator = LogValidator.at_once()
         self._validation = ValidationQueue(table.clock.wall_clock_ms)
         self._gaps = SequenceGaps()
+        self._deadlines = ProduceDeadlines()
         self._verification = verification
 
     async def produce(
         self, entries: Sequence[ProduceEntry], acks: int, timeout_ms: int
     ) -> list[ProduceOutcome]:
-        """Append the entries and return one outcome for each, in order.
+        """Append the entries and return one outcome for each, in order, when all are known.
+
+        With acks=0 that is at once, but not before the disk keeps up.
+        """
+        pending = self.begin_produce(entries, acks, timeout_ms)
+        if acks == ACKS_NONE and pending.outcomes:
+            with contextlib.suppress(KafkaError):
+                await self._table.store.writer.wait_for_room()
+        return await pending.wait()
+
+    def begin_produce(
+        self, entries: Sequence[ProduceEntry], acks: int, timeout_ms: int
+    ) -> DelayedProduce:
+        """Append the entries, and return their outcomes, some of which may come later.
 
         With acks=0 an entry is answered once it is appended, with 1 once it is durable here, and
         with -1 once it is below the high watermark, so on every member of the maximal ISR.
         """
+        pending = DelayedProduce()
         if acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
             message = f"acks={acks}: must be -1, 0 or 1"
-            return [ProduceOutcome(errors_pb2.INVALID_REQUIRED_ACKS, message) for _ in entries]
-        pending = DelayedProduce()
+            refusal = ProduceOutcome(errors_pb2.INVALID_REQUIRED_ACKS, message)
+            pending.outcomes += [refusal] * len(entries)
+            return pending
         for entry in entries:
             self._append(entry, acks, pending)
-        if acks == ACKS_NONE and pending.outcomes:
-            with contextlib.suppress(KafkaError):
-                await self._table.store.writer.wait_for_room()
-        return await pending.wait(timeout_ms)
+        pending.expire_after(timeout_ms, self._deadlines)
+        return pending
 
     async def wait_for_turn(self) -> None:
         """Wait until few batches wait for their validation or for the disk. A request over very

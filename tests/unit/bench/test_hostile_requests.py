@@ -32,7 +32,8 @@ def decode(api: Api, frame: bytes) -> int:
     """How many bytes the broker's own decoder leaves."""
     cursor = Cursor(memoryview(frame)[4:])
     key, version, _ = cursor.unpack(struct.Struct(">hhi"))
-    assert (key, api.serves(version)) == (api.key, True)
+    assert key == api.key
+    assert api.min_version <= version <= api.max_version
     cursor.text(flexible=False)
     if version >= api.first_flexible_version:
         cursor.skip_tagged_fields()

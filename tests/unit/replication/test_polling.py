@@ -2,8 +2,8 @@
 
 import asyncio
 import random
-from dataclasses import replace
 
+import msgspec
 import pytest
 
 from quorate.broker.kafka.records.fetch_messages import FetchRequest
@@ -171,7 +171,7 @@ class Client:
             self.told[position.want.tp.topic] = outcome
         for topic in self.told.keys() - answered:
             # What is not named has no records, and is as it was.
-            self.told[topic] = replace(self.told[topic], chunks=(), size=0)
+            self.told[topic] = msgspec.structs.replace(self.told[topic], chunks=(), size=0)
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -11,6 +11,7 @@ from typing import Final
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.records import produce_api
+from quorate.broker.kafka.records.produce_messages import ProduceRequest, ProduceResponse
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.log import LogAppendInfo
 from quorate.broker.replication.api import ProduceEntry
@@ -73,18 +74,24 @@ def _slow_link() -> None:
 
     So those in flight arrive before and after a change of the ISR, which nobody needs to time.
     """
-    handle = produce_api.handle
+    handle, begin = produce_api.handle, produce_api.begin
     links: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def handle_later(
-        services: KafkaServices, context: RequestContext, request: produce_api.ProduceRequest
-    ) -> produce_api.ProduceResponse:
+        services: KafkaServices, context: RequestContext, request: ProduceRequest
+    ) -> ProduceResponse:
         if context.client_id.startswith(SLOW):
             async with links[context.client_id]:
                 await asyncio.sleep(TRANSMISSION_S)
         return await handle(services, context, request)
 
+    def begin_unless_slow(
+        services: KafkaServices, context: RequestContext, request: ProduceRequest
+    ) -> produce_api.ProduceInProgress | None:
+        return None if context.client_id.startswith(SLOW) else begin(services, context, request)
+
     produce_api.handle = handle_later
+    produce_api.begin = begin_unless_slow
 
 
 _CHANGES: Final = {

@@ -1,0 +1,78 @@
+"""The decoder of usual Produce requests agrees with the one that knows them all."""
+
+import pytest
+
+from quorate.broker.kafka.records.produce_messages import ProduceRequest, decode, decode_small
+from quorate.broker.kafka.wire.primitives import Cursor, MalformedRequest, at_once
+from tests.support.kafka_wire import Values, producing, record_batch, request_body
+
+PRODUCE = 0
+USUAL = {
+    "one batch": producing(record_batch()),
+    "several partitions": producing(record_batch(), record_batch(9), record_batch(1)),
+    "lengths of two bytes": producing(record_batch(1, bytes(1_000))),
+    "lengths of three bytes": producing(record_batch(1, bytes(20_000)), record_batch()),
+    "no topics": {**producing(), "topic_data": []},
+}
+UNUSUAL = {
+    "a transaction": producing(record_batch(), transactional_id="t"),
+    "null records": producing(None),
+    "lengths of four bytes": producing(record_batch(1, bytes(3 << 20))),
+    "many partitions": producing(*[b"x"] * 200),
+    "a long name": {
+        **producing(),
+        "topic_data": [
+            {"name": "t" * 200, "partition_data": [{"index": 0, "records": record_batch()}]}
+        ],
+    },
+}
+
+
+def cursor(version: int, values: Values) -> Cursor:
+    return Cursor(memoryview(bytearray(request_body(PRODUCE, version, values))))
+
+
+def known(version: int, values: Values) -> ProduceRequest:
+    return at_once(decode(version, cursor(version, values)))
+
+
+@pytest.mark.parametrize("version", [9, 10])
+@pytest.mark.parametrize("name", USUAL)
+def test_usual_requests_are_read_alike(version: int, name: str) -> None:
+    reading = cursor(version, USUAL[name])
+    assert decode_small(version, reading) == known(version, USUAL[name])
+    assert reading.offset == reading.size
+    whole = cursor(version, USUAL[name])
+    at_once(decode(version, whole))
+    assert reading.elements == whole.elements
+
+
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_unusual_requests_are_left_to_the_other_decoder(name: str) -> None:
+    reading = cursor(9, UNUSUAL[name])
+    assert decode_small(9, reading) is None
+    assert (reading.offset, reading.elements) == (0, 0)
+    assert at_once(decode(9, reading)) == known(9, UNUSUAL[name])
+
+
+def test_older_versions_and_too_many_elements_are_left_to_the_other_decoder() -> None:
+    assert decode_small(8, cursor(8, USUAL["one batch"])) is None
+    reading = cursor(9, USUAL["several partitions"])
+    reading.elements_max = 2
+    assert decode_small(9, reading) is None
+
+
+def test_whatever_is_cut_off_or_changed_is_read_alike_or_refused() -> None:
+    body = request_body(PRODUCE, 9, producing(record_batch(1, b"v"), record_batch(2, b"w")))
+    cut = [body[:size] for size in range(len(body))]
+    changed = [
+        body[:at] + bytes([value]) + body[at + 1 :]
+        for at in [*range(20), *range(len(body) - 20, len(body))]
+        for value in (0, 1, 2, 0x7F, 0x80, 0xFF)
+    ]
+    for each in [*cut, *changed]:
+        small = decode_small(9, Cursor(memoryview(bytearray(each))))
+        if small is not None:
+            assert small == at_once(decode(9, Cursor(memoryview(bytearray(each)))))
+    with pytest.raises(MalformedRequest):
+        at_once(decode(9, Cursor(memoryview(bytearray(cut[-1])))))
