@@ -6,7 +6,7 @@ of one partition are a range of each array.
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 CHUNK_BYTES: Final = (256 << 10) - 16
@@ -56,17 +56,41 @@ class BatchPlaces:
         first = bisect_left(self.numbers, number)
         return PartitionRun(number, first, bisect_right(self.numbers, number, first))
 
-    def place_of(self, number: int, base_offset: int, guess: int = -1) -> int:
-        """Return the place of the batch with that base offset, or -1. ``guess`` is tried first."""
-        if 0 <= guess < len(self) and (
-            self.base_offsets[guess] == base_offset and self.numbers[guess] == number
-        ):
-            return guess
+    def place_of(self, number: int, base_offset: int) -> int:
+        """Return the place of the batch with that base offset, or -1."""
         run = self.run_of(number)
         place = bisect_left(self.base_offsets, base_offset, run.first, run.end)
         if place == run.end or self.base_offsets[place] != base_offset:
             return -1
         return place
+
+    def find(self, number: int, wanted: Sequence[tuple[int, int]]) -> Sequence[int]:
+        """Return the places of the batches ``wanted`` of a partition, given as (base offset, size),
+        up to the first that is not there.
+
+        They mostly lie side by side, unless newer versions of some are in other segments.
+        """
+        first = self.place_of(number, wanted[0][0])
+        end = first + len(wanted)
+        bases, sizes = self.base_offsets[first:end], self.sizes[first:end]
+        are_there = first >= 0 and list(zip(bases, sizes, strict=True)) == wanted
+        if are_there and self.numbers[end - 1] == number:
+            return range(first, end)
+        found: list[int] = []
+        for base_offset, size in wanted:
+            place = self.place_of(number, base_offset)
+            if place < 0 or self.sizes[place] != size:
+                break
+            found.append(place)
+        return found
+
+    def chunks_of(self, places: Sequence[int]) -> list[tuple[int, int]]:
+        """Return (position, size) of each chunk of the batches at ``places``, in order."""
+        if isinstance(places, range):
+            sizes = self.sizes[places.start : places.stop]
+            if max(sizes) <= CHUNK_BYTES:
+                return list(zip(self.positions[places.start : places.stop], sizes, strict=True))
+        return [chunk for place in places for chunk in self.chunks(place)]
 
     def chunks(self, place: int) -> list[tuple[int, int]]:
         """Return (position, size) of each chunk of a batch in the file."""

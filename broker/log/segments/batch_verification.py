@@ -22,6 +22,9 @@ from quorate.broker.log.batches.record_batch import (
 from quorate.broker.log.options import Records
 from quorate.broker.log.segments.damage import DamagedBatch
 
+_START: Final = struct.Struct(">qiibI")
+"""Base offset, length of what follows the length, leader epoch, magic and checksum."""
+_LENGTH_END: Final = 12
 _LEADER_EPOCH: Final = struct.Struct(">i")
 _LEADER_EPOCH_AT: Final = 12
 
@@ -54,6 +57,17 @@ def batch_problem(chunks: Sequence[Records], base_offset: int, size: int) -> str
     return ""
 
 
+def _is_as_written(batch: Records, base_offset: int, size: int) -> bool:
+    """Return whether ``batch_problem`` has nothing to say of a batch in one chunk. It is most of
+    them, and this takes a third of the time."""
+    if len(batch) != size or size < HEADER_BYTES:
+        return False
+    found_offset, length, _, magic, crc = _START.unpack_from(batch)
+    if (found_offset, length + _LENGTH_END, magic) != (base_offset, size, MAGIC):
+        return False
+    return bool(crc32c(memoryview(batch)[CRC_FROM:]) == crc)
+
+
 def _epoch_problem(start: Records, leader_epoch: int) -> str:
     (found,) = _LEADER_EPOCH.unpack_from(start, _LEADER_EPOCH_AT)
     return "" if found == leader_epoch else f"its leader epoch is {found}, not {leader_epoch}"
@@ -76,8 +90,10 @@ def verify(
     """
     first = 0
     for place, (base_offset, size) in enumerate(wanted):
-        end = first + -(-size // chunk_bytes)
-        problem = batch_problem(chunks[first:end], base_offset, size)
+        end, problem = first + 1, ""
+        if size > chunk_bytes or not _is_as_written(chunks[first], base_offset, size):
+            end = first + -(-size // chunk_bytes)
+            problem = batch_problem(chunks[first:end], base_offset, size)
         if leader_epochs and not problem:
             problem = _epoch_problem(chunks[first], leader_epochs[place])
         if problem:

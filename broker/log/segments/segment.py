@@ -40,6 +40,7 @@ from quorate.broker.log.segments.segment_contents import (
 from quorate.broker.log.segments.segment_environment import (
     delete_range,
     epochs_of,
+    look_up,
     open_environment,
 )
 from quorate.broker.log.segments.segment_file import SegmentFile
@@ -320,33 +321,13 @@ class Segment:
         """
         with self._lock:
             environment = self._environment
-            chunks = None if environment is None else self._look_up(environment, number, wanted)
-        if chunks is not None:
+            if environment is not None:
+                chunks = look_up(environment, self.path, number, wanted)
+        if environment is not None:
             verify(self.path, number, wanted, chunks, CHUNK_BYTES)
             return chunks
         assert self.places is not None
         return [*self._file.read_batches(self.places, number, wanted, wait=wait)]
-
-    def _look_up(
-        self, environment: lmdb.Environment, number: int, wanted: Sequence[tuple[int, int]]
-    ) -> list[Records]:
-        chunks: list[Records] = []
-        try:
-            with environment.begin() as transaction:
-                for base_offset, size in wanted:
-                    for chunk in range(-(-size // CHUNK_BYTES)):
-                        value = transaction.get(KEY.pack(number, base_offset, chunk))
-                        if value is None:
-                            raise DamagedBatch(self.path, number, base_offset, "it is not there")
-                        chunks.append(value)
-                    key = KEY.pack(number, base_offset, CHECK)
-                    if transaction.get(key) != check_of(key, chunks[-chunk - 1]):
-                        raise DamagedBatch(
-                            self.path, number, base_offset, "its header is not what was written"
-                        )
-        except lmdb.Error as error:
-            raise DamagedBatch(self.path, number, wanted[0][0], str(error)) from error
-        return chunks
 
     def sync(self) -> None:
         """Make everything durable that was written so far, however the segment was opened."""

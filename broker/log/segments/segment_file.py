@@ -220,18 +220,14 @@ class SegmentFile:
             DamagedBatch: A batch is missing, or not what was written.
             NotCached: The disk would have to be waited for, and ``wait`` is False.
         """
-        chunks: list[tuple[int, int]] = []
-        epochs: list[int] = []
-        place = -1
-        for base_offset, size in wanted:
-            place = places.place_of(number, base_offset, place + 1)
-            if place < 0 or places.sizes[place] != size:
-                raise DamagedBatch(self.path, number, base_offset, "it is not there")
-            chunks += places.chunks(place)
-            epochs.append(places.leader_epochs[place])
+        found = places.find(number, wanted)
+        if len(found) < len(wanted):
+            raise DamagedBatch(self.path, number, wanted[len(found)][0], "it is not there")
+        chunks = places.chunks_of(found)
+        epochs = [places.leader_epochs[place] for place in found]
         ranges = joined(chunks)
         try:
-            parts = self._read_cached(ranges, places, place) if not wait else None
+            parts = self._read_cached(ranges, places, found[-1]) if not wait else None
             parts = parts or [memoryview(self.read_at(at, size)) for at, size, _ in ranges]
         except OSError as error:
             raise DamagedBatch(self.path, number, wanted[0][0], str(error)) from error
