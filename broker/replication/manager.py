@@ -288,17 +288,17 @@ class ReplicaManager(LogManagerListener):
         """End transactions in partitions led here, by committed markers; a code per entry."""
         return self._appender.write_markers(entries, timeout_ms)
 
-    async def fetch(
+    def fetch(
         self, wants: Sequence[FetchPartition], params: FetchParams
-    ) -> list[FetchOutcome]:
+    ) -> Coroutine[Any, Any, list[FetchOutcome]]:
         """Return committed records for consumers, by long poll (C16)."""
-        return await self._reader.fetch(wants, params)
+        return self._reader.fetch(wants, params)
 
-    async def poll(
+    def poll(
         self, delayed: DelayedFetch, params: FetchParams
-    ) -> dict[FetchPosition, FetchOutcome]:
+    ) -> Coroutine[Any, Any, dict[FetchPosition, FetchOutcome]]:
         """Return the outcomes of those positions of a session that have news, by long poll."""
-        return await self._reader.poll(delayed, params)
+        return self._reader.poll(delayed, params)
 
     def list_offset(
         self,

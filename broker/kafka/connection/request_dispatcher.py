@@ -9,7 +9,6 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from quorate.broker.common.errors import KafkaError
-from quorate.broker.common.steps import Steps
 from quorate.broker.config.security import FAILED_AUTHENTICATION_DELAY_MS
 from quorate.broker.kafka.api_versions import API_VERSIONS_KEY, refuse_api_versions
 from quorate.broker.kafka.connection.large_requests import LargeRequests
@@ -181,19 +180,18 @@ class RequestDispatcher:
             response = await api.handle(self._services, context, body)
             if api.encode is None:
                 return api.encode_body(context.version, response)
-            return await self._encode(api.encode(context.version, response))
+            steps = api.encode(context.version, response)
+            try:
+                next(steps)
+            except StopIteration as end:
+                # Most responses are short: encoded in one step, they need no turn.
+                encoded: Buffers = end.value
+                return encoded
+            return await self._services.turns.carry_out(steps)
         except KafkaError as error:
             return _failed(api, context.version, error)
         finally:
             self._services.figures.request_times[api.name].observe(time.perf_counter() - begun_s)
-
-    async def _encode(self, steps: Steps[Buffers]) -> Buffers:
-        try:
-            next(steps)
-        except StopIteration as end:
-            encoded: Buffers = end.value
-            return encoded
-        return await self._services.turns.carry_out(steps)
 
     async def _handle_counted(
         self,
