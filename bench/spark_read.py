@@ -1,5 +1,5 @@
-"""Measures how fast Spark reads a topic: beside Parquet with the same rows, and beside a tuple per
-row.
+"""Measures how fast Spark reads a topic: beside Parquet with the same rows, beside rows that a
+Python source has at hand, which is the most that one can reach, and beside a tuple per row.
 
 One broker, ``local[2]``. The decoder and the stream are measured alone too, so that a slow row says
 where it is slow. Broker, JVM and Python workers share this machine's cores: on two of them, CPU
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from bench._support import Bench
 from bench.spark_reading.decoder import measure_decoder
-from bench.spark_reading.queries import PARQUET, QUORATE, TUPLES, Queries
+from bench.spark_reading.queries import PARQUET, PREBUILT, QUORATE, TUPLES, Queries
 from bench.spark_reading.topics import Topic, frames
 from quorate.spark.session import local_session
 from quorate.testing import RunningCluster, running_cluster
@@ -43,7 +43,7 @@ def measure_queries(bench: Bench, cluster: RunningCluster, rows: int) -> None:
     broker_pid = cluster.broker_pid(cluster.broker_ids[0])
     if broker_pid is None:
         raise RuntimeError("the broker is not running")
-    sizes = {QUORATE: rows, PARQUET: rows, TUPLES: tuple_rows}
+    sizes = {QUORATE: rows, PARQUET: rows, PREBUILT: rows, TUPLES: tuple_rows}
     spark = local_session("quorate-bench")
     try:
         with Queries(bench, spark, cluster.bootstrap, broker_pid, sizes) as queries:

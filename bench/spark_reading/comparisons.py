@@ -1,16 +1,22 @@
-"""Sources to compare with: the same range as one Python tuple per row, and one that does nothing.
+"""Sources to compare with: a Python tuple per row, rows that are there already, and hardly any.
 
 A module of its own, because executors import sources by name.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
+from quorate.spark.schema import source_schema
 from quorate.spark.source import QuorateDataSource
+
+_VALUE_BYTES: Final = 100
+_BATCH_ROWS: Final = 10_000
 
 
 class RowTupleSource(DataSource):
@@ -45,6 +51,57 @@ class RowTupleReader(DataSourceReader):
         batches: Iterator[Any] = self._inner.read(partition)
         for batch in batches:
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+class PrebuiltSource(DataSource):
+    """``format("prebuilt")``: as many rows of the same sizes, without a topic to read them from.
+
+    One Arrow batch is made at the start of a task and handed out again and again. What such a query
+    costs, a Python source cannot save.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's short name."""
+        return "prebuilt"
+
+    def schema(self) -> StructType:
+        """Return the schema of ``quorate``."""
+        return source_schema(include_headers=False)
+
+    def reader(self, schema: StructType) -> "PrebuiltReader":
+        """A reader of ``rows`` rows in ``partitions`` partitions, as the options say."""
+        return PrebuiltReader(schema, int(self.options["rows"]), int(self.options["partitions"]))
+
+
+class PrebuiltReader(DataSourceReader):
+    """Hands out batches of about 1 MiB, as the reader of ``quorate`` does."""
+
+    def __init__(self, schema: StructType, rows: int, partitions: int) -> None:
+        self._schema = schema
+        self._partitions = partitions
+        self._rows = rows // partitions
+
+    def partitions(self) -> list[InputPartition]:
+        """As many as the topic has."""
+        return [InputPartition(number) for number in range(self._partitions)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The same batch until the rows are enough."""
+        row = {
+            "key": None,
+            "value": bytes(_VALUE_BYTES),
+            "topic": "rows",
+            "partition": partition.value,
+            "offset": 0,
+            "timestamp": datetime.fromtimestamp(0, UTC),
+            "timestampType": 0,
+        }
+        wanted = to_arrow_schema(self._schema, timezone="UTC")
+        columns = [pa.repeat(pa.scalar(row[one.name], one.type), _BATCH_ROWS) for one in wanted]
+        batch = pa.RecordBatch.from_arrays(columns, schema=wanted)
+        for done in range(0, self._rows, _BATCH_ROWS):
+            yield batch.slice(0, self._rows - done)
 
 
 class IdleSource(DataSource):

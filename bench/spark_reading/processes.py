@@ -14,7 +14,8 @@ JVM: Final = "JVM"
 WORKERS: Final = "Python workers"
 _MARKS: Final = {
     JVM: ("org.apache.spark.deploy.SparkSubmit",),
-    WORKERS: ("pyspark.daemon", "quorate.spark.worker_daemon"),
+    # The JVM's own command line has the name of the daemon's module too, as a setting.
+    WORKERS: ("-m\0pyspark.daemon", "-m\0quorate.spark.worker_daemon"),
 }
 _SAMPLE_S: Final = 0.02
 

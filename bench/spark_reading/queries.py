@@ -1,4 +1,5 @@
-"""Whole queries, planning included: Quorate, Parquet with the same rows, and row tuples."""
+"""Whole queries, planning included: Quorate, Parquet with the same rows, rows that are there
+already, and row tuples."""
 
 import shutil
 import tempfile
@@ -13,12 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bench._support import Bench
-from bench.spark_reading.comparisons import IdleSource, RowTupleSource
+from bench.spark_reading.comparisons import IdleSource, PrebuiltSource, RowTupleSource
 from bench.spark_reading.processes import WORKERS, CpuClock, largest_rss_mb
 
 QUORATE: Final = "Quorate"
 PARQUET: Final = "Parquet"
+PREBUILT: Final = "prebuilt"
 TUPLES: Final = "tuples"
+_PARTITIONS: Final = 4
 
 Load = Callable[[str | None], DataFrame]
 """A DataFrame of the columns named, or of all."""
@@ -45,6 +48,7 @@ class Queries:
         self._folder = Path(tempfile.mkdtemp(prefix="quorate-bench-"))
         spark.dataSource.register(RowTupleSource)
         spark.dataSource.register(IdleSource)
+        spark.dataSource.register(PrebuiltSource)
 
     def __enter__(self) -> Self:
         return self
@@ -64,6 +68,7 @@ class Queries:
         sources: dict[str, Load] = {
             QUORATE: load,
             PARQUET: lambda schema: _project(self._spark.read.parquet(self._path("rows")), schema),
+            PREBUILT: self._load(PREBUILT, topic),
             TUPLES: self._load("row-tuples", topic_of_tuples),
         }
         queries: dict[str, Query] = {
@@ -114,16 +119,19 @@ class Queries:
                 figures[_column(source)] = self._rows[source] / seconds / 1e6
                 if source == QUORATE:
                     cpu_seconds = clock.elapsed()
-            figures["of Parquet"] = figures[_column(QUORATE)] / figures[_column(PARQUET)]
+            for other in (PARQUET, PREBUILT):
+                figures[f"of {other}"] = figures[_column(QUORATE)] / figures[_column(other)]
             figures |= cpu_seconds
             samples.append(figures)
         return {name: median(sample[name] for sample in samples) for name in samples[0]}
 
     def _load(self, source: str, topic: str) -> Load:
+        options = {"kafka.bootstrap.servers": self._bootstrap, "subscribe": topic}
+        if source == PREBUILT:
+            options = {"rows": str(self._rows[PREBUILT]), "partitions": str(_PARTITIONS)}
+
         def load(schema: str | None) -> DataFrame:
-            reader = self._spark.read.format(source)
-            reader = reader.option("kafka.bootstrap.servers", self._bootstrap)
-            reader = reader.option("subscribe", topic)
+            reader = self._spark.read.format(source).options(**options)
             return (reader.schema(schema) if schema else reader).load()
 
         return load

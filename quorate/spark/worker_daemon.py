@@ -8,6 +8,8 @@ first channel, in the worker.
 """
 
 import gc
+import socket
+from collections.abc import Callable
 from importlib import import_module
 from typing import Final
 
@@ -20,6 +22,8 @@ BEFORE_THE_FORK: Final = (
     "quorate.spark.reading.range_reader",
     "quorate.spark.source",
 )
+_LEFT: Final = 1
+"""The exit code after which Spark's daemon runs no further task in the worker."""
 
 
 def main() -> None:
@@ -27,7 +31,26 @@ def main() -> None:
     for name in BEFORE_THE_FORK:
         import_module(name)
     gc.freeze()
+    daemon.worker = while_spark_is_there(daemon.worker)
     daemon.manager()
+
+
+def while_spark_is_there(run_task: Callable[[socket.socket, bool], int]) -> Callable[..., int]:
+    """Return ``run_task``, which runs one task of a worker, as long as Spark is there to be told.
+
+    Spark closes the connections of idle workers when a session stops, and that of a running one
+    when a query with LIMIT has its rows. Spark's own loop would print a traceback for both.
+    """
+
+    def run_next(connection: socket.socket, authenticated: bool) -> int:
+        if not connection.recv(1, socket.MSG_PEEK):
+            return _LEFT
+        try:
+            return run_task(connection, authenticated)
+        except BrokenPipeError:
+            return _LEFT
+
+    return run_next
 
 
 if __name__ == "__main__":

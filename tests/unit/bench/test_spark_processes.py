@@ -30,3 +30,20 @@ def test_the_cpu_clock_counts_what_a_process_used_since() -> None:
         process.stdout.readline()
         assert 0.05 < clock.elapsed()["busy CPU s"] < 5
         process.kill()
+
+
+def test_the_jvm_is_no_worker_though_it_is_told_their_daemon() -> None:
+    setting = "spark.python.daemon.module=quorate.spark.worker_daemon"
+    jvm = [
+        sys.executable,
+        "-c",
+        "input()",
+        "--conf",
+        setting,
+        "org.apache.spark.deploy.SparkSubmit",
+    ]
+    with subprocess.Popen(jvm, stdin=subprocess.PIPE) as process:
+        found = spark_pids()
+        assert process.pid in found["JVM"]
+        assert process.pid not in found["Python workers"]
+        process.kill()

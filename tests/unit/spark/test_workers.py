@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import pytest
 
 from quorate.spark import python_worker
 from quorate.spark.python_worker import REUSED_WORKER, prepare_worker, until_closed
+from quorate.spark.worker_daemon import while_spark_is_there
 
 WRITER = """
 import os
@@ -112,3 +114,33 @@ def test_what_the_daemon_imports_starts_no_thread_that_a_fork_would_lose() -> No
         [sys.executable, "-c", THREADS_OF_THE_DAEMON], capture_output=True, text=True, check=True
     )
     assert set(run.stdout.split()) <= HARMLESS_THREADS
+
+
+@pytest.mark.parametrize(("sent", "code", "tasks"), [(b"a task", 0, [b"a task"]), (b"", 1, [])])
+def test_a_worker_runs_a_task_only_if_spark_sends_one(
+    sent: bytes, code: int, tasks: list[bytes]
+) -> None:
+    received: list[bytes] = []
+
+    def run_task(connection: socket.socket, authenticated: bool) -> int:
+        assert authenticated
+        received.append(connection.recv(100))
+        return 0
+
+    spark, worker = socket.socketpair()
+    with worker:
+        with spark:
+            spark.sendall(sent)
+        assert while_spark_is_there(run_task)(worker, True) == code
+    assert received == tasks
+
+
+def test_a_worker_whose_rows_nobody_takes_ends_as_if_it_were_done() -> None:
+    def run_task(connection: socket.socket, authenticated: bool) -> int:
+        connection.recv(100)
+        raise BrokenPipeError(authenticated)
+
+    spark, worker = socket.socketpair()
+    with spark, worker:
+        spark.sendall(b"a task")
+        assert while_spark_is_there(run_task)(worker, True) == 1
