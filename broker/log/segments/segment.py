@@ -103,6 +103,8 @@ class Segment:
         self._environment: lmdb.Environment | None = None
         self._lock = threading.Lock()
         """Held to read from the environment, so that ``seal`` does not close it then."""
+        self._used_bytes = self._page_bytes = 0
+        """What LMDB uses of the file, and the size of its pages, while it is written."""
         self._recorded_epochs: dict[int, int] = {}
         self._written_at_ms: int | None = None
 
@@ -209,6 +211,8 @@ class Segment:
         except lmdb.Error as error:
             refuse_system_error(self.path, error)
             raise DamagedSegment(self.path, str(error)) from error
+        self._page_bytes = int(self._environment.stat()["psize"])
+        self._note_usage(self._environment)
         for epoch in contents.epochs:
             known = self._recorded_epochs.get(epoch.number, -1)
             self._recorded_epochs[epoch.number] = max(known, epoch.leader_epoch)
@@ -245,9 +249,7 @@ class Segment:
     @property
     def used_bytes(self) -> int:
         """Return the bytes of the file that LMDB has ever used."""
-        if self._environment is None:
-            return self._file.root().used_bytes
-        return (self._environment.info()["last_pgno"] + 1) * self._environment.stat()["psize"]
+        return self._file.root().used_bytes if self._environment is None else self._used_bytes
 
     @property
     def written_at_ms(self) -> int:
@@ -294,7 +296,7 @@ class Segment:
             cursor.putmulti(items)
         # LMDB does not write a commit that changes nothing, so this is not always the
         # transaction's own number.
-        self.commit = int(environment.info()["last_txnid"])
+        self.commit = self._note_usage(environment)
         self.stored_bytes += sum([batch.size for batch in batches])
         # Only after the commit, because it may fail and be repeated.
         self._recorded_epochs.update(begun)
@@ -309,6 +311,14 @@ class Segment:
                 for epoch in list(epochs_of(cursor, number)):
                     if epoch.start_offset >= offset:
                         transaction.delete(epoch_key(number, epoch.leader_epoch))
+        self._note_usage(self._writable())
+
+    def _note_usage(self, environment: lmdb.Environment) -> int:
+        """Note how much of the file is used, and return the number of the last commit. LMDB is
+        asked once per commit, because its answer costs as much as a small commit in memory."""
+        info = environment.info()
+        self._used_bytes = (info["last_pgno"] + 1) * self._page_bytes
+        return int(info["last_txnid"])
 
     def read(
         self, number: int, wanted: Sequence[tuple[int, int]], *, wait: bool = True
