@@ -125,7 +125,7 @@ def read_header(buffer: Records) -> BatchHeader:
 def check_of(key: bytes, batch: Records) -> bytes:
     """Return a checksum of the key that a batch is stored by, and of what a broker sets in its
     header. The batch's own checksum is covered too, so it is a check of this batch alone."""
-    return _CRC.pack(crc32c(memoryview(batch)[:CRC_FROM], crc32c(key)))
+    return _CRC.pack(crc32c(batch[:CRC_FROM], crc32c(key)))
 
 
 def read_crc(buffer: Records) -> int:

@@ -60,6 +60,7 @@ LITTLE_BYTES: Final = 128 << 10
 LITTLE_BATCHES: Final = 32
 """What the event loop commits itself. More takes longer, and is worth being handed over."""
 
+_SIZED: Final = (PendingBatch, Relocation)
 _MAX_GROUP: Final = 4096
 """The most operations in a group. It bounds the pages that a group of tiny batches can touch."""
 
@@ -180,10 +181,10 @@ class GroupCommit(ABC):
         first = queue.popleft()
         group = [first]
         kind = type(first)
-        size = first.size if isinstance(first, PendingBatch | Relocation) else 0
+        size = first.size if isinstance(first, _SIZED) else 0
         while queue and type(queue[0]) is kind and len(group) < _MAX_GROUP:
             work = queue[0]
-            if isinstance(work, PendingBatch | Relocation):
+            if isinstance(work, _SIZED):
                 size += work.size
                 if size > self._group_bytes:
                     break

@@ -70,8 +70,9 @@ class Journal:
         """
         match group[0]:
             case PendingBatch():
-                batches = [work for work in group if isinstance(work, PendingBatch)]
-                self._append([batch for batch in batches if not batch.dropped])
+                self._append(
+                    [work for work in group if isinstance(work, PendingBatch) and not work.dropped]
+                )
             case Relocation():
                 works = [work.batches for work in group if isinstance(work, Relocation)]
                 self._append(list(chain.from_iterable(works)))

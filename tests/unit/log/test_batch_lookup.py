@@ -1,7 +1,8 @@
-"""Where a segment has batches: in LMDB while it is written, and by its places once it is sealed."""
+"""What a segment has: in LMDB while it is written, and by the places of its batches once sealed."""
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import lmdb
 import pytest
@@ -61,6 +62,23 @@ def test_the_first_batch_that_lacks_a_value_is_named(
     with pytest.raises(DamagedBatch, match=problem) as damaged:
         segment.read(NUMBER, WANTED)
     assert damaged.value.base_offset == base_offset
+
+
+def test_an_append_that_failed_leaves_the_segment_writable(segment: Segment) -> None:
+    class NoBuffer:
+        def __getitem__(self, _: slice) -> bytes:
+            return b"the start of a batch"
+
+    data = batch(base_offset=3)
+    good = PendingBatch(NUMBER, 3, 3, data, -1, 0, len(data))
+    bad = PendingBatch(NUMBER, 4, 4, cast("bytes", NoBuffer()), -1, 0, 20)
+    with pytest.raises(TypeError) as failure:
+        segment.append([good, bad])
+    with pytest.raises(DamagedBatch, match="is not there"):
+        segment.read(NUMBER, [(3, len(data))])
+    segment.append([good])  # Although the error still holds the frame of the append.
+    assert failure.value.__traceback__ is not None
+    assert segment.read(NUMBER, [(3, len(data))]) == [data]
 
 
 def places(*batches: tuple[int, int, int]) -> BatchPlaces:
