@@ -56,8 +56,8 @@ RETRY_MAX_S: Final = 5.0
 QUICK_S: Final = 0.001
 """The time that the event loop may wait for the disk again and again, as for other work."""
 
-LITTLE_BYTES: Final = 128 << 10
-LITTLE_BATCHES: Final = 32
+LITTLE_BYTES: Final = 1 << 20
+LITTLE_BATCHES: Final = 256
 """What the event loop commits itself. More takes longer, and is worth being handed over."""
 
 _SIZED: Final = (PendingBatch, Relocation)
