@@ -16,6 +16,8 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.integration
 
 TIMEOUT_S = 20
+ALONE_S = 4
+"""Who is left behind sleeps on for longer."""
 
 
 @contextmanager
@@ -70,7 +72,7 @@ def test_a_host_that_is_killed_leaves_nobody_behind() -> None:
     with host("broker-1=sleeps", "broker-2=sleeps") as process:
         pids = list(asleep(process, 2).values())
         process.kill()
-        wait_until(lambda: not alive(pids), "the brokers to end", timeout_s=TIMEOUT_S)
+        wait_until(lambda: not alive(pids), "the brokers to end", timeout_s=ALONE_S)
 
 
 def test_a_wrong_configuration_is_not_tried_again() -> None:
