@@ -67,6 +67,14 @@ def run(config_path: Path, overrides: Mapping[str, object]) -> int:
     except ConfigError as error:
         sys.stderr.write(escaped_lines(f"broker: {error}\n"))
         return EXIT_CONFIG
+    return run_configured(config, certificates)
+
+
+def run_configured(config: Configuration, certificates: Certificates) -> int:
+    """Run one broker as ``run`` does, with a configuration and certificates that were read before.
+
+    The caller has called ``keep_files_private``.
+    """
     refusals = GrpcRefusals()
     refusals.listen_for_handshakes()
     log_to_stderr(config[LOG_LEVEL])

@@ -12,14 +12,13 @@ from bench.produce_matrix.workload import Workload
 
 _PRODUCERS: Final = 2
 _BYTES_IN_FLIGHT: Final = 2 << 20
-"""Handed over and not acknowledged, over all producers, whatever the size of a batch."""
 _WARM_UP_S: Final = 0.5
 
 
 @dataclass(frozen=True)
 class Saturated:
-    """Two producers of one process, with 2 MiB on their way at any time. Latency is from when a
-    batch was handed over."""
+    """Two producers of one process, with so many bytes on their way at any time. Latency is from
+    when a batch was handed over."""
 
     name: str
     seconds: float
@@ -28,6 +27,8 @@ class Saturated:
     settings: Mapping[str, object] = field(default_factory=dict)
     """Further settings of librdkafka."""
     partitions: int = PARTITIONS
+    bytes_in_flight: int = _BYTES_IN_FLIGHT
+    """Handed over and not acknowledged, over all producers, whatever the size of a batch."""
 
     def measure(self, target: Target) -> Figures:
         """Send in a process of its own for a while.
@@ -52,7 +53,7 @@ class Saturated:
             _PRODUCERS,
         )
         producers.touch()
-        in_flight = _BYTES_IN_FLIGHT // self.batch_bytes
+        in_flight = self.bytes_in_flight // self.batch_bytes
         producers.send(seconds=_WARM_UP_S, in_flight=in_flight)
         cost = ServersCost(target)
         sent = producers.send(seconds=self.seconds, in_flight=in_flight)

@@ -2,30 +2,37 @@
 
 import gc
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from quorate.broker.config.node import BROKER_ID
 from quorate.broker.host.broker_processes import EXIT_CONFIG, BrokerProcesses
 from quorate.broker.host.host_configs import load_configs
+from quorate.broker.process import run_configured
 from quorate.broker.rpc.grpc_listener import read_certificates
 from quorate.common.clock import monotonic_ms
 from quorate.common.configuration import ConfigError
 from quorate.common.escaping import escaped_lines
+from quorate.common.files.private_files import keep_files_private
 
 
-def fork_brokers(paths: Sequence[Path], overrides: Mapping[str, object]) -> Path | int:
-    """Fork one broker per configuration file. The code of a broker is to be loaded before.
+def run_brokers(
+    paths: Sequence[Path], overrides: Mapping[str, object], in_broker: Callable[[], None]
+) -> int:
+    """Run one broker per configuration file, each forked, until all have ended.
+
+    ``in_broker`` is called in each forked process before its broker runs. A broker that starts
+    again has the configuration that was read here, and certificates that are looked at again.
 
     Returns:
-        In each forked process, the file of the broker that it is to run. In the process that forked
-        them, the exit code once all have ended.
+        In each forked process, the exit code of its broker. In the process that forked them, that
+        of the first one that failed.
     """
+    keep_files_private()
     try:
         configs = load_configs(paths, overrides)
-        for config in configs.values():
-            # A broker reads them again. What this loads and computes is in memory that all share.
-            read_certificates(config)
+        # Read here, so that what that loads and computes is in memory that all brokers share.
+        certificates = {path: read_certificates(config) for path, config in configs.items()}
     except ConfigError as error:
         _say(str(error))
         return EXIT_CONFIG
@@ -34,7 +41,10 @@ def fork_brokers(paths: Sequence[Path], overrides: Mapping[str, object]) -> Path
     gc.collect()
     gc.freeze()
     chosen = BrokerProcesses(list(files), monotonic_ms, _say).run()
-    return chosen if isinstance(chosen, int) else files[chosen]
+    if isinstance(chosen, int):
+        return chosen
+    in_broker()
+    return run_configured(configs[files[chosen]], certificates[files[chosen]])
 
 
 def _say(message: str) -> None:

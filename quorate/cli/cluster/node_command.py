@@ -82,8 +82,12 @@ def _run(
     exit_with_parent: bool,
 ) -> int:
     if exit_with_parent:
-        threading.Thread(target=_stop_at_end_of_input, daemon=True, name="parent-watch").start()
+        _watch_parent()
     return run(config, key_values(settings, "--set"))
+
+
+def _watch_parent() -> None:
+    threading.Thread(target=_stop_at_end_of_input, daemon=True, name="parent-watch").start()
 
 
 def _stop_at_end_of_input() -> None:
@@ -157,10 +161,7 @@ def brokers_node(configs: tuple[Path, ...], settings: tuple[str, ...]) -> int:
     """
     if not hasattr(signal, "sigtimedwait"):
         raise click.UsageError("this needs Linux: start each broker with quorate node broker")
-    run = load_broker()
-    from quorate.broker.host.host_process import fork_brokers
+    load_broker()
+    from quorate.broker.host.host_process import run_brokers
 
-    chosen = fork_brokers(configs, key_values(settings, "--set"))
-    if isinstance(chosen, int):
-        return chosen
-    return _run(run, chosen, settings, exit_with_parent=True)
+    return run_brokers(configs, key_values(settings, "--set"), _watch_parent)
