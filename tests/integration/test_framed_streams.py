@@ -98,6 +98,24 @@ async def test_followers_fetch_over_grpc_while_they_cannot_reach_the_port(
     await committed(cluster, batch("over framed streams"))
 
 
+async def test_a_connection_that_comes_too_late_carries_nothing(
+    cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late: list[tuple[Peer, int, asyncio.BaseProtocol]] = []
+
+    async def too_late(_: RealNetwork, peer: Peer, port: int, stream: asyncio.BaseProtocol) -> None:
+        late.append((peer, port, stream))
+        raise TimeoutError
+
+    monkeypatch.setattr(RealNetwork, "connect", too_late)
+    await cluster.create_topic("orders", (1, 2, 3))
+    await committed(cluster, batch("over gRPC"))
+    for connection in late:
+        await connect(*connection)
+    await async_wait_until(lambda: framed(cluster) == 0, "nobody on framed streams")
+    await committed(cluster, batch("over gRPC still"))
+
+
 async def test_followers_fetch_over_grpc_from_a_leader_without_framed_streams(
     cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

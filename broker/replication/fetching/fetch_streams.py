@@ -69,10 +69,13 @@ class FramedFetchStream(asyncio.BufferedProtocol):
         self._is_sending = False
         self._is_paused = False
         self._waiting = BackgroundTasks()
-        self._transport: asyncio.Transport
+        self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        if self.ended.done():
+            self._transport.abort()  # It took so long that somebody else carries the session now.
+            return
         self._transport.write(encode_hello(self._hello))
         self.wake()
 
@@ -116,7 +119,7 @@ class FramedFetchStream(asyncio.BufferedProtocol):
 
     def _send(self) -> None:
         self._is_sending = False
-        if self._is_paused or self.ended.done():
+        if self._is_paused or self._transport is None or self.ended.done():
             return
         request = self._session.next_request()
         if request is not None:
@@ -141,7 +144,8 @@ class FramedFetchStream(asyncio.BufferedProtocol):
         if self.ended.done():
             return
         self._waiting.cancel()
-        self._transport.abort()
+        if self._transport is not None:
+            self._transport.abort()
         if error is None:
             self.ended.set_result(None)
         else:

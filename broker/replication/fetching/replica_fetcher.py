@@ -183,6 +183,7 @@ class ReplicaFetcher:
             framed = FramedFetchStream(self.session, writer, hello)
             if await self._connected(peer, port, framed):
                 return framed
+            await framed.close()
         call: FetchCall = channel.stream_stream(FETCH_METHOD)()
         return GrpcFetchStream(self.session, writer, call)
 
