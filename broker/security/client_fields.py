@@ -86,7 +86,8 @@ CLIENT_FIELDS: Final[Mapping[str, str]] = {
     "ListOffsetsRequest": "queries isolation_level",
     "OffsetQuery": "topic partition timestamp_ms",
     "RangeReadRequest": "topic topic_id partition "
-    "start_offset end_offset max_frame_bytes isolation_level current_leader_epoch from_follower",
+    "start_offset end_offset max_frame_bytes isolation_level current_leader_epoch from_follower "
+    "offsets_only",
     "InitProducerIdRequest": "",
     "RangeWriteRequest": "request_id timeout_ms partitions",
     "WrittenPartition": "topic topic_id partition records_size",

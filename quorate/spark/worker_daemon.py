@@ -8,6 +8,7 @@ first channel, in the worker.
 """
 
 import gc
+import signal
 import socket
 from collections.abc import Callable
 from importlib import import_module
@@ -43,6 +44,9 @@ def while_spark_is_there(run_task: Callable[[socket.socket, bool], int]) -> Call
     """
 
     def run_next(connection: socket.socket, authenticated: bool) -> int:
+        # The daemon ends its workers with this signal and ignores it itself. A worker that waits
+        # for its first task must not ignore it, too.
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
         if not connection.recv(1, socket.MSG_PEEK):
             return _LEFT
         try:

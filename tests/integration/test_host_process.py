@@ -73,6 +73,7 @@ def said(cluster: RunningCluster) -> str:
     return (cluster.folder / "logs" / "host-1.log").read_text()
 
 
+@pytest.mark.slow  # Beside other tests a follower may be late for reasons of its own.
 def test_a_host_stops_while_every_partition_keeps_its_minimum_of_replicas(
     cluster: RunningCluster, host: subprocess.Popen[bytes]
 ) -> None:

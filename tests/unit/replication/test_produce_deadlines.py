@@ -7,7 +7,7 @@ from typing import Any
 from quorate.broker.replication.api import ProduceOutcome
 from quorate.broker.replication.hosting.delayed_produce import DelayedProduce, ProduceDeadlines
 from quorate_proto.v1 import errors_pb2
-from tests.support.virtual_time import VirtualTimeLoop
+from tests.support.virtual_time import VirtualTimeLoop, pass_time
 
 
 def open_request(deadlines: ProduceDeadlines, timeout_ms: int) -> DelayedProduce:
@@ -22,11 +22,11 @@ def test_each_expires_when_it_is_due_and_not_before() -> None:
     async def run() -> None:
         deadlines = ProduceDeadlines()
         late, soon, later = (open_request(deadlines, ms) for ms in (3_000, 1_000, 3_500))
-        await asyncio.sleep(0.5)
+        await pass_time(0.5)
         second = open_request(deadlines, 1_000)
         states = []
         for _ in range(4):
-            await asyncio.sleep(0.75)
+            await pass_time(0.75)
             states.append([one.done for one in (soon, second, late, later)])
         assert states == [
             [True, False, False, False],

@@ -144,3 +144,15 @@ def test_a_worker_whose_rows_nobody_takes_ends_as_if_it_were_done() -> None:
     with spark, worker:
         spark.sendall(b"a task")
         assert while_spark_is_there(run_task)(worker, True) == 1
+
+
+def test_a_worker_that_waits_for_its_first_task_ends_with_its_daemon() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # As the daemon does.
+    try:
+        spark, worker = socket.socketpair()
+        with spark, worker:
+            spark.close()
+            while_spark_is_there(lambda *_: 0)(worker, True)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, before)
