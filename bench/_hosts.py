@@ -109,7 +109,7 @@ def _anonymous_mb(pid: int) -> float:
 
 
 def _file_mb(pid: int) -> Mapping[str, float]:
-    """What is resident of each mapped file, without pages that were written to."""
+    """Return the resident megabytes of each mapped file, without pages that were written to."""
     found: dict[str, float] = {}
     name = ""
     for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():

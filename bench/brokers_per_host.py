@@ -132,7 +132,10 @@ def measure(hosts: Hosts, load: Load, topic: str) -> Figures:
 
 
 def used_percent(figures: Figures, hosts: Hosts) -> Figures:
-    """How much of what they may use the brokers used: near 100, it is they who are measured."""
+    """Return the part of their CPU limit that the brokers used, in percent.
+
+    Near 100 the brokers are what is measured, and not the client.
+    """
     if hosts.share is None:
         return {}
     used_cores = figures["MB/s"] * figures["servers CPU s/GB"] / 1000
@@ -140,7 +143,10 @@ def used_percent(figures: Figures, hosts: Hosts) -> Figures:
 
 
 def gain(one: Figures, two: Figures, *, limited: bool) -> Figures:
-    """What two brokers per host do for each that one does: measured, and by their time alone."""
+    """Return the throughput of two brokers per host divided by that of one.
+
+    "x measured" compares MB/s, "x by CPU" the CPU time of the servers per gigabyte.
+    """
     by_time = 2 * one["servers CPU s/GB"] / two["servers CPU s/GB"]
     measured = {"x measured": two["MB/s"] / one["MB/s"]} if limited else {}
     return {**measured, "x by CPU": by_time}

@@ -1,17 +1,14 @@
-"""What replication costs per batch: three replica managers in one process, without connections of
-clients.
+"""This bench measures what replication costs per batch.
+
+Three replica managers run in one process, without connections of clients.
 
 12 partitions with three replicas, ``log.flush=os``, acks=all. The figure is the CPU time of the
 process per batch: append at the leader, two fetches over framed streams, two appends, two
-acknowledgements, and the producer that waits here. ``--profile`` prints where Python spends it.
-A load of one batch at a time per partition is what many slow producers make; with several, batches
-share commits and frames.
+acknowledgements, and the producer that waits here. A load of one batch at a time per partition is
+what many slow producers make; with several, batches share commits and frames.
 """
 
 import asyncio
-import cProfile
-import pstats
-import sys
 import tempfile
 import time
 from functools import partial
@@ -25,8 +22,6 @@ from tests.support.replica_cluster import ReplicaCluster, batch
 
 _PARTITIONS: Final = 12
 _PLACES: Final = ((1, 2, 3), (2, 3, 1), (3, 1, 2))
-_PROFILE: Final = "--profile"
-_LINES: Final = 40
 
 
 class Case(NamedTuple):
@@ -43,26 +38,23 @@ class _Topic(NamedTuple):
 
 
 def main() -> None:
-    profiled = _PROFILE in sys.argv
     bench = Bench.from_command_line(
-        "Replication path",
-        "CPU time per batch of three replica managers in one process",
-        [argument for argument in sys.argv[1:] if argument != _PROFILE],
+        "Replication path", "CPU time per batch of three replica managers in one process"
     )
     batches = 2_400 if bench.quick else 12_000
     cases = [Case(200, 1), Case(200, 5), Case(16 << 10, 1), Case(16 << 10, 5)]
     for case in bench.pick(full=cases, quick=cases[:2]):
-        samples = bench.repeat(partial(_measured, case, batches, profiled=profiled))
+        samples = bench.repeat(partial(_measured, case, batches))
         bench.row({"batch bytes": case.batch_bytes, "at once": case.at_once}, samples)
     bench.finish()
 
 
-def _measured(case: Case, batches: int, *, profiled: bool) -> dict[str, float]:
+def _measured(case: Case, batches: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
-        return uvloop.run(_replicate(Path(folder), case, batches, profiled=profiled))
+        return uvloop.run(_replicate(Path(folder), case, batches))
 
 
-async def _replicate(folder: Path, case: Case, batches: int, *, profiled: bool) -> dict[str, float]:
+async def _replicate(folder: Path, case: Case, batches: int) -> dict[str, float]:
     async with ReplicaCluster(folder) as cluster:
         await cluster.start(1, 2, 3)
         topics = []
@@ -71,15 +63,9 @@ async def _replicate(folder: Path, case: Case, batches: int, *, profiled: bool) 
             topics.append(_Topic(f"topic-{number}", replicas[0]))
             await cluster.create_topic(topics[-1].name, replicas)
         await _produce(cluster, topics, case, batches // 10)
-        profile = cProfile.Profile() if profiled else None
-        if profile is not None:
-            profile.enable()
         cpu_s, began_s = time.process_time(), time.perf_counter()
         await _produce(cluster, topics, case, batches)
         cpu_s, wall_s = time.process_time() - cpu_s, time.perf_counter() - began_s
-        if profile is not None:
-            profile.disable()
-            pstats.Stats(profile).sort_stats("tottime").print_stats(_LINES)
     return {"CPU us/batch": cpu_s / batches * 1e6, "batches/s": batches / wall_s}
 
 

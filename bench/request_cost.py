@@ -1,4 +1,4 @@
-"""What a broker pays for a request: its CPU time per Produce and per Fetch, with little in each.
+"""This bench measures the CPU time of a broker per Produce and per Fetch with little in each.
 
 One broker, alone on its core, one replica, ``log.flush=os``. The requests are made ahead, in the
 shapes and versions of Java's clients and librdkafka, and are sent as fast as they are answered.

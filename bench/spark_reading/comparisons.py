@@ -83,11 +83,11 @@ class PrebuiltReader(DataSourceReader):
         self._rows = rows // partitions
 
     def partitions(self) -> list[InputPartition]:
-        """As many as the topic has."""
+        """Return one partition for each of the topic."""
         return [InputPartition(number) for number in range(self._partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The same batch until the rows are enough."""
+        """Yield the same batch until there are enough rows."""
         row = {
             "key": None,
             "value": bytes(_VALUE_BYTES),

@@ -44,6 +44,8 @@ FORWARDED: Final = "/quorate.v1.Admin/"
 
 ALLOCATE_PRODUCER_IDS: Final = "/quorate.v1.Admin/AllocateProducerIds"
 
+NO_BROKERS_CERTIFICATE: Final = "only brokers are served here, and this is no broker's certificate"
+"""The reason of a refusal, for the log and for the peer."""
 
 FROM_CONTROLLER: Final = "/quorate.v1.BrokerControl/"
 """The prefix of the service that only the controller calls."""
@@ -154,7 +156,7 @@ def refusal(principal: Principal, method: str, request: Any) -> str | None:  # n
     """Return why the owner of that certificate may not make that call, or None if it may."""
     broker_id = broker_of(principal)
     if broker_id is None:
-        return "only brokers are served here, and this is no broker's certificate"
+        return NO_BROKERS_CERTIFICATE
     name = method.rpartition("/")[2]
     for claimed in _senders(method, request):
         if claimed is None:

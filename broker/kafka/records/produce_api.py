@@ -138,7 +138,7 @@ class ProduceInProgress:
 
 
 class Admitted(NamedTuple):
-    """What may be appended of a request.
+    """The partitions of a request that may be appended.
 
     ``refused`` has the outcome of each topic whose partitions are not among the ``entries``.
     """

@@ -104,7 +104,7 @@ class Segment:
         self._lock = threading.Lock()
         """Held to read from the environment, so that ``seal`` does not close it then."""
         self._used_bytes = self._page_bytes = 0
-        """What LMDB uses of the file, and the size of its pages, while it is written."""
+        """The bytes of the file that LMDB uses, and the size of its pages, while it is written."""
         self._recorded_epochs: dict[int, int] = {}
         self._written_at_ms: int | None = None
 

@@ -58,7 +58,10 @@ QUICK_S: Final = 0.001
 
 LITTLE_BYTES: Final = 1 << 20
 LITTLE_BATCHES: Final = 256
-"""What the event loop commits itself. More takes longer, and is worth being handed over."""
+"""The largest commit that the event loop makes itself.
+
+A larger one takes longer, and is worth handing over to a thread.
+"""
 
 _SIZED: Final = (PendingBatch, Relocation)
 _MAX_GROUP: Final = 4096

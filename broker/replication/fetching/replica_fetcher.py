@@ -49,7 +49,9 @@ _FAILURES: Final = (
     StreamRefused,
     OSError,
 )
-"""What ends a stream in the life of a cluster. ``OSError`` includes ``TimeoutError``."""
+"""The errors that end a stream in the normal life of a cluster. ``OSError`` includes
+``TimeoutError``.
+"""
 
 
 Stub: TypeAlias = "replication_pb2_grpc.ReplicationAsyncStub"
@@ -150,9 +152,7 @@ class ReplicaFetcher:
         self.session.start_afresh(broker_epoch)
         peer = Peer(self.session.leader, endpoint)
         async with self._network.open_channel(peer) as channel:
-            stub: replication_pb2_grpc.ReplicationAsyncStub = replication_pb2_grpc.ReplicationStub(
-                channel
-            )
+            stub: Stub = replication_pb2_grpc.ReplicationStub(channel)
 
             async def ask(
                 request: replication_pb2.OffsetsForLeaderEpochRequest, /

@@ -116,8 +116,7 @@ class LeaderStream(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_over = True
-        if self._deadline is not None:
-            self._deadline.cancel()
+        self._stop_waiting()
         if self._session is not None:
             self._session.close()
         log.debug("the stream of the follower at %s ended: %r", self.peer, exc)

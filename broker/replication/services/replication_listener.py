@@ -9,6 +9,7 @@ from quorate.broker.replication.services.leader_stream import LeaderStream
 from quorate.broker.replication.serving.replica_fetch_session import WrongSender
 from quorate.broker.rpc.listener_sockets import ListenerSockets
 from quorate.broker.rpc.peer_tls import PeerTls, principal_of_certificate
+from quorate.broker.security.peer_guard import NO_BROKERS_CERTIFICATE
 from quorate.common.grpc_support.refusal_log import RefusalLog
 from quorate.common.tls.identity import broker_of
 from quorate.common.types import BrokerId, Endpoint
@@ -71,7 +72,6 @@ class ReplicationListener:
         principal = principal_of_certificate(certificate)
         broker_id = broker_of(principal)
         if broker_id is None:
-            why = "only brokers are served here, and this is no broker's certificate"
-            self._refusals.refused(f"{principal}", why)
-            raise WrongSender(f"{principal}: {why}")
+            self._refusals.refused(f"{principal}", NO_BROKERS_CERTIFICATE)
+            raise WrongSender(f"{principal}: {NO_BROKERS_CERTIFICATE}")
         return broker_id
