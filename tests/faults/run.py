@@ -22,6 +22,7 @@ from tests.faults.loads import (
     wait_until_settled,
 )
 from tests.faults.readers import StandingReader
+from tests.faults.standing_group import Place, StandingGroup
 from tests.faults.switch import SlowLinksLab
 from tests.support.acked_load import (
     AckedLoad,
@@ -40,6 +41,8 @@ from tests.support.waiting import let_time_pass, wait_until
 PLAIN, ONCE, PAID = "plain", "once", "paid"
 PARTITIONS: Final = {PLAIN: 2, ONCE: 2, PAID: 2, MOVED: 1}
 _REPLICAS: Final = {PLAIN: 3, ONCE: 3, PAID: 3, MOVED: 2}
+GROUP_TOPICS: Final = (PLAIN, ONCE)
+GROUP_PROTOCOLS: Final = ("classic",)
 _EVERY_S: Final = 0.05
 _CHECK_EVERY: Final = 20
 _GO_ON_S: Final = 180.0
@@ -59,6 +62,10 @@ class FaultRun:
             StandingReader(addresses, topic, partition)
             for topic, count in PARTITIONS.items()
             for partition in range(count)
+        ]
+        self._groups = [
+            StandingGroup(cluster.bootstrap, protocol, GROUP_TOPICS, self._chance)
+            for protocol in GROUP_PROTOCOLS
         ]
         self.counts: Counter[str] = Counter()
         self._topic_ids: dict[str, bytes] = {}
@@ -111,6 +118,9 @@ class FaultRun:
             for reader in self._readers:
                 reader.start()
                 stack.callback(reader.stop)
+            for group in self._groups:
+                group.start()
+                stack.callback(group.stop)
             yield
 
     # -- what must hold --------------------------------------------------------------------------
@@ -131,6 +141,7 @@ class FaultRun:
             self._wait_for_transactions()
             self._check_records()
             self._check_readers()
+            self._check_groups()
             self._check_replicas()
         except AssertionError as error:
             raise AssertionError(f"after {kind}: {error}") from error
@@ -161,6 +172,15 @@ class FaultRun:
         falls = [fall for reader in self._readers for fall in reader.falls]
         assert not falls, f"{len(falls)} offsets fell: {falls[:5]}"
 
+    def _check_groups(self) -> None:
+        ends: dict[Place, int] = {}
+        for topic in GROUP_TOPICS:
+            for partition, offset in list(self._loads[topic].acknowledged.offsets.values()):
+                place = topic, partition
+                ends[place] = max(ends.get(place, 0), offset + 1)
+        for group in self._groups:
+            group.check(ends)
+
     def _check_replicas(self) -> None:
         """Check that copies are equal below the high watermark, where all that is acknowledged
         lies."""
@@ -188,7 +208,8 @@ class FaultRun:
             f"acknowledged {acknowledged}, {len(transactions.committed)} transactions committed, "
             f"{len(transactions.aborted)} aborted, {len(transactions.unknown)} unknown, "
             f"{sum(reader.answers for reader in self._readers)} answers to standing readers, "
-            f"{sum(reader.older_answers for reader in self._readers)} fetches with an older end"
+            f"{sum(reader.older_answers for reader in self._readers)} fetches with an older end; "
+            + "; ".join(group.figures() for group in self._groups)
         )
 
 
