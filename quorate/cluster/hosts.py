@@ -23,9 +23,9 @@ _REPLICATION_FACTORS: Final = (
 )
 
 
-def rack_of(broker: int, brokers_per_host: int) -> str:
-    """Return the rack of a broker; brokers count from 1."""
-    return f"host-{(broker - 1) // brokers_per_host + 1}"
+def rack_of(position: int, brokers_per_host: int) -> str:
+    """Return the rack of the broker at a position among all brokers, from 0 on."""
+    return f"host-{position // brokers_per_host + 1}"
 
 
 def refuse_uneven_hosts(

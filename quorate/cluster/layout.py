@@ -41,6 +41,8 @@ from quorate.quorum.quorum_config import (
 NodeKind = Literal["quorum", "broker"]
 CONFIG_FOLDER: Final = "config"
 CERTS_FOLDER: Final = "certs"
+FIRST_BROKER_ID: Final = 1
+"""The id of a cluster's first broker, where no other was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +128,13 @@ def plan_cluster(
     settings: Settings,
     cluster_id: str,
     brokers_per_host: int | None = None,
+    first_broker_id: int = FIRST_BROKER_ID,
 ) -> list[Node]:
     """Return the nodes of a new cluster in ``folder``, voters first. Nothing is written.
 
-    ``port`` is the Kafka port of the first broker; the others use the next ports. 0 means any free
-    ports. With ``brokers_per_host``, so many brokers after each other are in one rack, which stands
-    for a host; without it no broker has a rack.
+    ``port`` is the Kafka port of the first broker, whose id is ``first_broker_id``; the others use
+    the next ports and ids. Port 0 means any free ports. With ``brokers_per_host``, so many brokers
+    after each other are in one rack, which stands for a host; without it no broker has a rack.
 
     Raises:
         LocalClusterError: a port is taken, or the brokers do not make whole hosts.
@@ -140,7 +143,11 @@ def plan_cluster(
         refuse_uneven_hosts(brokers, brokers_per_host, settings.broker)
     with PortReservation() as ports:
         kafka_ports = [
-            ports.claim(port + index, f"Kafka, broker {index + 1}", "choose another with --port")
+            ports.claim(
+                port + index,
+                f"Kafka, broker {first_broker_id + index}",
+                "choose another with --port",
+            )
             if port
             else ports.claim_any()
             for index in range(brokers)
@@ -164,9 +171,16 @@ def plan_cluster(
             for voter, metrics in enumerate(voter_metrics, 1)
         ),
         *(
-            _broker_node(folder, broker, ports, bootstrap, settings, brokers_per_host)
-            for broker, ports in enumerate(
-                zip(kafka_ports, grpc_ports, broker_ports, broker_metrics, strict=True), 1
+            _broker_node(
+                folder,
+                first_broker_id + index,
+                ports,
+                bootstrap,
+                settings,
+                None if brokers_per_host is None else rack_of(index, brokers_per_host),
+            )
+            for index, ports in enumerate(
+                zip(kafka_ports, grpc_ports, broker_ports, broker_metrics, strict=True)
             )
         ),
     ]
@@ -193,14 +207,13 @@ def _broker_node(
     ports: tuple[int, int, int, int],
     bootstrap: str,
     settings: Settings,
-    brokers_per_host: int | None,
+    rack: str | None,
 ) -> Node:
     """Return the node of a broker.
 
     ``ports`` are for Kafka clients, for clients over gRPC, for brokers, and for metrics.
     """
     kafka_port, grpc_port, broker_port, metrics_port = ports
-    rack = {} if brokers_per_host is None else {BROKER_RACK.name: rack_of(broker, brokers_per_host)}
     config = {
         BROKER_ID.name: broker,
         LOG_DIR.name: str(folder / f"broker-{broker}"),
@@ -209,7 +222,7 @@ def _broker_node(
         GRPC_LISTENER.name: f"{HOST}:{grpc_port}",
         INTER_BROKER_LISTENER.name: f"{HOST}:{broker_port}",
         METRICS_LISTENER.name: f"{HOST}:{metrics_port}",
-        **rack,
+        **({} if rack is None else {BROKER_RACK.name: rack}),
         **_security(BROKER_SECURITY, folder, Role.BROKER, broker),
         **settings.broker,
     }

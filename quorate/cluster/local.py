@@ -15,6 +15,7 @@ from quorate.cluster.certificates import make_certificates
 from quorate.cluster.cluster_ports import PortReservation
 from quorate.cluster.hosts import brokers_per_host_in, shared_hosts_warning
 from quorate.cluster.layout import (
+    FIRST_BROKER_ID,
     LOCK_NAME,
     Node,
     NodeKind,
@@ -91,11 +92,13 @@ class LocalCluster:
         attached: bool,
         spawner: Spawner = spawn,
         brokers_per_host: int | None = None,
+        first_broker_id: int = FIRST_BROKER_ID,
     ) -> Self:
         """Create a new cluster in an empty folder; write its configuration and its certificates.
 
         With ``attached``, the processes stop when this process ends, however it ends.
-        With ``brokers_per_host``, racks stand for hosts of so many brokers.
+        With ``brokers_per_host``, racks stand for hosts of so many brokers. Brokers are numbered
+        from ``first_broker_id`` on.
 
         Raises:
             LocalClusterError: a port is taken, the brokers do not make whole hosts, or the folder
@@ -111,6 +114,7 @@ class LocalCluster:
             settings=settings,
             cluster_id=secrets.token_urlsafe(16),
             brokers_per_host=brokers_per_host,
+            first_broker_id=first_broker_id,
         )
         if brokers_per_host is not None:
             warning = shared_hosts_warning(brokers, brokers_per_host, settings.broker)

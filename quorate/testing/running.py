@@ -14,7 +14,7 @@ from quorate.client.errors import QuorateError
 from quorate.client.results import ClusterStatus
 from quorate.cluster.certificates import admin_security
 from quorate.cluster.client_options import client_options_of
-from quorate.cluster.layout import Node, NodeKind
+from quorate.cluster.layout import FIRST_BROKER_ID, Node, NodeKind
 from quorate.cluster.local import START_TIMEOUT_MS, LocalCluster
 from quorate.cluster.local_cluster_errors import LocalClusterError
 from quorate.cluster.processes import last_lines, send, spawn
@@ -224,6 +224,7 @@ def running_cluster(
     config: Mapping[str, object] | None = None,
     forked: bool = True,
     brokers_per_host: int | None = None,
+    first_broker_id: int = FIRST_BROKER_ID,
     **more_config: object,
 ) -> Iterator[RunningCluster]:
     """Run a cluster on free ports, complete when it is given out, and removed without a trace
@@ -238,8 +239,8 @@ def running_cluster(
     ``forked=False`` each is started as in production: a profiler that begins with the interpreter
     needs that, and whoever measures their memory or their start.
 
-    With ``brokers_per_host``, brokers 1 to N are in one rack, the next N in another, and so on, as
-    if each rack was a host.
+    With ``brokers_per_host``, the first N brokers are in one rack, the next N in another, and so
+    on, as if each rack was a host. Brokers are numbered from ``first_broker_id`` on.
 
     Raises:
         ConfigError: a key is unknown or a value wrong.
@@ -260,6 +261,7 @@ def running_cluster(
             attached=True,
             spawner=spawn_forked if forked else spawn,
             brokers_per_host=brokers_per_host,
+            first_broker_id=first_broker_id,
         )
         cluster.start(timeout_ms=timeout_ms)
         yield RunningCluster(cluster)

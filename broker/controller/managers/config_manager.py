@@ -118,10 +118,9 @@ def keys_of(image: Image, entity_type: str, name: str) -> KeyOf:
 def _changed(change: admin_pb2.ConfigChange, key_of: KeyOf, known: Mapping[str, str]) -> NewValues:
     _check_named_once(change.values, change.removed, change.appended, change.subtracted)
     values: dict[str, str | None] = dict(change.values)
-    for name in change.removed:
-        if name not in known:
-            key_of(name)
-        values[name] = None
+    # A key that is not set needs no removal, and one that there is none of is not set either: as in
+    # Kafka, whose tools remove the keys that they may have set, all in one request.
+    values |= dict.fromkeys(name for name in change.removed if name in known)
     for name, text in change.appended.items():
         before = _items(key_of(name), known, "appended to")
         values[name] = ",".join(dict.fromkeys([*before, *list_items(text)]))

@@ -38,6 +38,12 @@ WATCH_INTERVAL_S: Final = 0.3
     "partition are on one host while there are enough hosts. Default: brokers have no rack.",
 )
 @click.option(
+    "--first-broker-id",
+    type=click.IntRange(0, 1_000_000),
+    metavar="ID",
+    help="Id of the first broker; the others have the ids after it. Default: 1.",
+)
+@click.option(
     "--data",
     type=click.Path(path_type=Path),
     default=DEFAULT_DATA,
@@ -69,6 +75,7 @@ def up(
     quorum: int | None,
     brokers: int | None,
     brokers_per_host: int | None,
+    first_broker_id: int | None,
     data: Path,
     port: int | None,
     detach: bool,
@@ -88,7 +95,7 @@ def up(
     """
     from quorate.cluster.settings import parse_settings
 
-    shape = Shape(quorum, brokers, brokers_per_host, port)
+    shape = Shape(quorum, brokers, brokers_per_host, first_broker_id, port)
     cluster = _cluster(data, shape, parse_settings(settings), attached=not detach)
     begin = time.monotonic()
     with _stop_signals_interrupt():
@@ -113,11 +120,13 @@ class Shape(NamedTuple):
     voters: int | None
     brokers: int | None
     brokers_per_host: int | None
+    first_broker_id: int | None
     port: int | None
 
 
 def _cluster(data: Path, shape: Shape, settings: "Settings", *, attached: bool) -> "LocalCluster":
     """Return the cluster of the folder with the settings applied, or create a new one."""
+    from quorate.cluster.layout import FIRST_BROKER_ID
     from quorate.cluster.local import LocalCluster
 
     found = LocalCluster.find(data, _say, attached=attached)
@@ -131,6 +140,9 @@ def _cluster(data: Path, shape: Shape, settings: "Settings", *, attached: bool) 
             progress=_say,
             attached=attached,
             brokers_per_host=shape.brokers_per_host,
+            first_broker_id=FIRST_BROKER_ID
+            if shape.first_broker_id is None
+            else shape.first_broker_id,
         )
     _refuse_other_shape(found, data, shape)
     if settings.quorum or settings.broker:
@@ -146,6 +158,7 @@ def _refuse_other_shape(found: "LocalCluster", data: Path, shape: Shape) -> None
         ("--quorum", shape.voters, len(found.voters)),
         ("--brokers", shape.brokers, len(found.brokers)),
         ("--brokers-per-host", shape.brokers_per_host, found.brokers_per_host),
+        ("--first-broker-id", shape.first_broker_id, found.brokers[0].id),
         ("--port", shape.port or None, first_port),
     ):
         if wanted is not None and wanted != actual:

@@ -7,13 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from quorate.broker.config.listeners import ADVERTISED_LISTENERS
-from quorate.broker.config.log import LOG_DIR
-from quorate.broker.config.node import BROKER_ID
 from quorate.cluster.certificates import make_certificates
 from quorate.cluster.layout import Node, plan_cluster, write_config
 from quorate.cluster.local import LocalCluster
 from quorate.cluster.settings import check_settings
-from quorate.common.tls.tls_config import BROKER_SECURITY
 from quorate.testing.fork_server.fork_servers import spawn_forked
 
 
@@ -23,9 +20,15 @@ def suite_cluster(brokers: int, config: Mapping[str, object]) -> Iterator[LocalC
     folder = Path(tempfile.mkdtemp(prefix="quorate-suite-")).resolve()
     settings = check_settings(config)
     planned = plan_cluster(
-        folder, voters=1, brokers=brokers, port=0, settings=settings, cluster_id="suites"
+        folder,
+        voters=1,
+        brokers=brokers,
+        port=0,
+        settings=settings,
+        cluster_id="suites",
+        first_broker_id=0,
     )
-    nodes = [_counted_from_0(node) if node.kind == "broker" else node for node in planned]
+    nodes = [_advertised(node) if node.kind == "broker" else node for node in planned]
     cluster = LocalCluster(
         folder, nodes, progress=lambda message: None, attached=True, spawner=spawn_forked
     )
@@ -40,13 +43,6 @@ def suite_cluster(brokers: int, config: Mapping[str, object]) -> Iterator[LocalC
         shutil.rmtree(folder)
 
 
-def _counted_from_0(node: Node) -> Node:
-    number = node.id - 1
-    keystore = Path(str(node.config[BROKER_SECURITY.keystore.name]))
-    changed = {
-        BROKER_ID.name: number,
-        LOG_DIR.name: str(node.folder / f"broker-{number}"),
-        BROKER_SECURITY.keystore.name: str(keystore.with_name(f"broker-{number}.pem")),
-        ADVERTISED_LISTENERS.name: f"PLAINTEXT://{node.kafka_address}",
-    }
-    return Node(node.kind, number, {**node.config, **changed}, node.folder)
+def _advertised(node: Node) -> Node:
+    advertised = {ADVERTISED_LISTENERS.name: f"PLAINTEXT://{node.kafka_address}"}
+    return Node(node.kind, node.id, {**node.config, **advertised}, node.folder)

@@ -10,6 +10,7 @@ import pytest
 
 from quorate.broker.config.spec import quorum_security
 from quorate.broker.security.config_file import load_config
+from quorate.cli.main import run
 from quorate.cluster.certificates import admin_security
 from quorate.cluster.cluster_ports import PortReservation
 from quorate.cluster.layout import Node, load_nodes, plan_cluster, with_settings, write_config
@@ -100,6 +101,31 @@ def test_a_folder_without_a_cluster_is_none(tmp_path: Path) -> None:
 def test_more_than_nine_brokers_keep_their_order(tmp_path: Path) -> None:
     make(tmp_path, voters=1, brokers=11)
     assert [node.id for node in load_nodes(tmp_path)] == [1, *range(1, 12)]
+
+
+def test_brokers_are_numbered_from_the_first_id_on(tmp_path: Path) -> None:
+    nodes = plan_cluster(
+        tmp_path,
+        voters=1,
+        brokers=4,
+        port=0,
+        settings=Settings(),
+        cluster_id="c",
+        brokers_per_host=2,
+        first_broker_id=0,
+    )
+    brokers = [node for node in nodes if node.kind == "broker"]
+    assert [node.id for node in brokers] == [0, 1, 2, 3]
+    assert [node.config["broker.id"] for node in brokers] == [0, 1, 2, 3]
+    assert [node.rack for node in brokers] == ["host-1", "host-1", "host-2", "host-2"]
+
+
+def test_a_cluster_keeps_its_first_broker_id(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(tmp_path, voters=1, brokers=1)
+    assert run(["up", "--data", str(tmp_path), "--first-broker-id", "0"]) == 1
+    assert "made with --first-broker-id 1, not 0" in capsys.readouterr().err
 
 
 def test_brokers_get_the_ports_from_the_base_on(tmp_path: Path) -> None:
