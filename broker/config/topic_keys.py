@@ -11,6 +11,7 @@ from quorate.broker.config.compaction import (
     LOG_CLEANER_MIN_COMPACTION_LAG_MS,
     LOG_CLEANUP_POLICY,
 )
+from quorate.broker.config.keys_without_effect import KEYS_WITHOUT_EFFECT
 from quorate.broker.config.retention import LOG_RETENTION_BYTES, LOG_RETENTION_MS
 from quorate.broker.config.topics import (
     COMPRESSION_TYPE,
@@ -202,6 +203,7 @@ _KEYS: Final[tuple[TopicKey[Any], ...]] = (
     ),
     _without_effect("file.delete.delay.ms", 60_000, 0, "How long a deleted file stays"),
     _without_effect("preallocate", False, None, "Whether segments are allocated ahead"),
+    *map(TopicKey, KEYS_WITHOUT_EFFECT),
 )
 
 TOPIC_KEYS: Final = {topic_key.key.name: topic_key for topic_key in _KEYS}

@@ -46,7 +46,7 @@ _SUMMARY: Final = re.compile(
 _LOCAL: Final = "Filtered due to negative test flags"
 
 KNOWN: Final[Mapping[str, str]] = {
-    "0081_admin": "sets flush.ms and a key of Kerberos, which there are none of",
+    "0081_admin": "sets flush.ms, which is the broker's to say, and a key of Kerberos",
 }
 """Test → why it fails, where the fault is not ours."""
 
