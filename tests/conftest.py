@@ -85,6 +85,6 @@ def _no_process_survives() -> Iterator[None]:
     os.environ[MARK] = mark
     yield
     close_fork_servers()
-    left = wait_until_gone(mark, timeout_s=5.0)
+    left = wait_until_gone(mark, timeout_s=20.0)
     kill_all(left)
     assert not left, f"processes outlived the tests that started them: {left}"

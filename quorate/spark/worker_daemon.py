@@ -8,6 +8,7 @@ first channel, in the worker.
 """
 
 import gc
+import os
 import signal
 import socket
 from collections.abc import Callable
@@ -32,8 +33,31 @@ def main() -> None:
     for name in BEFORE_THE_FORK:
         import_module(name)
     gc.freeze()
+    let_the_end_of_the_daemon_end_workers()
     daemon.worker = while_spark_is_there(daemon.worker)
     daemon.manager()
+
+
+def let_the_end_of_the_daemon_end_workers() -> None:
+    """Have every worker end by the signal that the daemon sends to all of them when it ends.
+
+    The daemon ignores this signal (SIGHUP) itself, and so would a worker until its first task: one
+    that was forked a moment before would outlive the daemon. A blocked signal waits instead, also
+    where it is ignored, so none is lost between the fork and the line that stops ignoring it.
+    """
+    ending = {signal.SIGHUP}
+
+    def block() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, ending)
+
+    def unblock() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ending)
+
+    def unblock_in_worker() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        unblock()
+
+    os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=unblock_in_worker)
 
 
 def while_spark_is_there(run_task: Callable[[socket.socket, bool], int]) -> Callable[..., int]:
@@ -44,9 +68,6 @@ def while_spark_is_there(run_task: Callable[[socket.socket, bool], int]) -> Call
     """
 
     def run_next(connection: socket.socket, authenticated: bool) -> int:
-        # The daemon ends its workers with this signal and ignores it itself. A worker that waits
-        # for its first task must not ignore it, too.
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
         if not connection.recv(1, socket.MSG_PEEK):
             return _LEFT
         try:

@@ -14,6 +14,7 @@ from quorate.broker.log import LogManager, PartitionLog
 from quorate.broker.log.batches.admission import AppendOrigin
 from quorate.broker.log.batches.control_batches import EndMarker, encode_marker
 from quorate.broker.log.cleaning.cleaner import CleaningInterrupted
+from quorate.broker.log.segments.segment_names import UNFINISHED
 from quorate.common.files.data_folder import LOCK_FILE, claimed_data_folder
 from quorate.common.types import LeaderEpoch, TopicId, TopicIdPartition
 from tests.campaign.broker_content import BROKER_ID, CLUSTER_ID, OPTIONS, History, log_content
@@ -48,10 +49,10 @@ async def build(
             if number in _COPIED:
                 await use.settle()
                 taken.append(copies / str(number))
-                shutil.copytree(folder, taken[-1])
+                _copy(folder, taken[-1])
         await use.settle()
         killed = copies / "killed"
-        shutil.copytree(folder, killed)
+        _copy(folder, killed)
         await opened.store.close()
     if chance.random() < 0.5:  # The other folders are of brokers that were stopped.
         shutil.rmtree(folder)
@@ -60,6 +61,11 @@ async def build(
         shutil.rmtree(killed)
     assert (folder / LOCK_FILE).exists()
     return taken, use.history
+
+
+def _copy(folder: Path, copy: Path) -> None:
+    """Copy the folder of a running store, without the segment that it may be creating just now."""
+    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns(f"*{UNFINISHED}*"))
 
 
 class _Use:
@@ -110,8 +116,10 @@ class _Use:
             self.history.add(tip, (await log_content(log)).batches)
 
     async def settle(self) -> None:
-        """Have everything on disk."""
+        """Have everything on disk, and nothing in the background that would still write."""
         await self._opened.until_flushed(*self._store.logs.values())
+        await self._store.housekeeping.idle()
+        await self._store.relocator.idle()  # A segment that was sealed may have woken it.
         await self._store.housekeeping.idle()
 
     def _live(self, logs: Sequence[PartitionLog]) -> list[PartitionLog]:

@@ -156,6 +156,7 @@ class Answer(asyncio.Protocol):
         kind, header, _ = open_frame(data[4:])
         assert kind == REFUSAL
         self.refusal.set_result(bytes(header).decode())
+        self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.refusal.done():

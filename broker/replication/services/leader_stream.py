@@ -133,6 +133,11 @@ class LeaderStream(asyncio.BufferedProtocol):
         self._is_over = True
         self._transport.close()
 
+    def abort(self) -> None:
+        """Close the connection at once, also if the follower does not read what was written."""
+        self._is_over = True
+        self._transport.abort()
+
     def refuse(self, why: str) -> None:
         """Tell the follower why it is not served, and close the connection."""
         log.warning("a follower's stream from %s is refused: %s", self.peer, why)

@@ -30,6 +30,7 @@ class ReplicationListener:
         self._refusals = refusals
         self._sockets = ListenerSockets(self._stream, tls)
         self._streams: set[LeaderStream] = set()
+        self._is_stopped = False
         self.port = 0
         """The port that is bound, or 0 before ``start``."""
 
@@ -45,16 +46,22 @@ class ReplicationListener:
         return bound
 
     async def stop(self) -> None:
-        """Accept nobody any more, and end all streams."""
+        """Accept nobody any more, and end all streams at once.
+
+        A follower asks the next leader for what it has not read.
+        """
+        self._is_stopped = True
         self._sockets.close()
         for stream in list(self._streams):
-            stream.close()
+            stream.abort()
         await self._sockets.wait_closed()
 
     def _stream(self) -> LeaderStream:
         return LeaderStream(self._table, self._proven, self._opened, self._streams.discard)
 
     def _opened(self, stream: LeaderStream) -> None:
+        if self._is_stopped:  # It was accepted in the last turn of the event loop before.
+            stream.abort()
         strangers = sum(not one.has_said_hello for one in self._streams)
         self._streams.add(stream)
         if strangers >= _STRANGERS_MAX:

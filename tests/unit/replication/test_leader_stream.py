@@ -159,6 +159,7 @@ async def test_only_so_many_strangers_are_waited_for(broker: BrokerReplicas) -> 
     assert not FollowerTransport(listener._stream()).is_closed
     await listener.stop()
     assert known[0].is_closed
+    assert FollowerTransport(listener._stream()).is_closed
 
 
 def test_who_does_not_say_hello_is_not_waited_for() -> None:

@@ -32,6 +32,20 @@ assert "grpc" in __import__("sys").modules
 for task in Path("/proc/self/task").iterdir():
     print((task / "comm").read_text().strip())
 """
+FORK_WHILE_THE_DAEMON_ENDS = """
+import os
+import signal
+from quorate.spark.worker_daemon import let_the_end_of_the_daemon_end_workers
+signal.signal(signal.SIGHUP, signal.SIG_IGN)  # As Spark's daemon does.
+os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGHUP))
+let_the_end_of_the_daemon_end_workers()
+if os.fork() == 0:
+    os._exit(0)
+os.kill(os.getpid(), signal.SIGHUP)  # The daemon itself goes on ignoring it.
+_, status = os.wait()
+os._exit(os.WTERMSIG(status))
+"""
+"""A program whose fork gets the signal before it has run a line of its own."""
 HARMLESS_THREADS = {"python", "python3", "python3.11", "python3.12", "jemalloc_bg_thd"}
 """The main thread, those of OpenBLAS, and one of Arrow's: their libraries look after forks."""
 
@@ -146,13 +160,6 @@ def test_a_worker_whose_rows_nobody_takes_ends_as_if_it_were_done() -> None:
         assert while_spark_is_there(run_task)(worker, True) == 1
 
 
-def test_a_worker_that_waits_for_its_first_task_ends_with_its_daemon() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # As the daemon does.
-    try:
-        spark, worker = socket.socketpair()
-        with spark, worker:
-            spark.close()
-            while_spark_is_there(lambda *_: 0)(worker, True)
-        assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
-    finally:
-        signal.signal(signal.SIGHUP, before)
+def test_a_worker_that_was_forked_a_moment_before_ends_with_its_daemon() -> None:
+    run = subprocess.run([sys.executable, "-c", FORK_WHILE_THE_DAEMON_ENDS], check=False)
+    assert run.returncode == signal.SIGHUP
