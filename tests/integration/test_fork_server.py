@@ -17,12 +17,19 @@ from quorate.testing.fork_server.fork_servers import (
     LOST_EXIT_CODE,
     ForkServer,
     ForkServers,
+    close_fork_servers,
     spawn_forked,
 )
 from tests.support.own_interpreter import run_in_own_interpreter
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _servers_of_this_environment() -> None:
+    """End servers that started before another test changed the environment: they fork nothing."""
+    close_fork_servers()
 
 
 @pytest.fixture
