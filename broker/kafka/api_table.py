@@ -82,7 +82,7 @@ def _records() -> list[Api]:
         _api(
             1,
             "Fetch",
-            (4, 12),
+            (4, 18),
             fetch_messages.FIRST_FLEXIBLE_VERSION,
             fetch_api.FetchApi().handle,
             decode=fetch_messages.decode,

@@ -220,6 +220,8 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """Meant for another cluster."""
     TRANSACTIONAL_ID_NOT_FOUND: _ErrorCode.ValueType  # 105
     """No such transactional id."""
+    FETCH_SESSION_TOPIC_ID_ERROR: _ErrorCode.ValueType  # 106
+    """The fetch session names topics by name and not by id, or vice versa."""
     INELIGIBLE_REPLICA: _ErrorCode.ValueType  # 107
     """Not eligible for the ISR."""
     NEW_LEADER_ELECTED: _ErrorCode.ValueType  # 108
@@ -432,6 +434,8 @@ INCONSISTENT_CLUSTER_ID: ErrorCode.ValueType  # 104
 """Meant for another cluster."""
 TRANSACTIONAL_ID_NOT_FOUND: ErrorCode.ValueType  # 105
 """No such transactional id."""
+FETCH_SESSION_TOPIC_ID_ERROR: ErrorCode.ValueType  # 106
+"""The fetch session names topics by name and not by id, or vice versa."""
 INELIGIBLE_REPLICA: ErrorCode.ValueType  # 107
 """Not eligible for the ISR."""
 NEW_LEADER_ELECTED: ErrorCode.ValueType  # 108
