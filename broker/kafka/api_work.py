@@ -172,8 +172,8 @@ _ADMIN: Final = {
         ("name", "topic_id"),
         at_once=25,
         elements_max=_SEVERAL,
-        repeated=Repeated.DROPPED,
-        older=Items(field="topic_names", at_once=25, repeated=Repeated.DROPPED),
+        repeated=Repeated.TOGETHER,
+        older=Items(field="topic_names", at_once=25, repeated=Repeated.TOGETHER),
     ),
     "DescribeConfigs": _by_item(
         "resources",

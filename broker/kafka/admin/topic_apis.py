@@ -103,7 +103,7 @@ def _uuid(raw: bytes) -> UUID:
 async def delete_topics(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Message:
-    names, topic_ids = _to_delete(context.version, request)
+    names, topic_ids, refused = _to_delete(context.version, request)
     response = await services.forwarder.forward(
         DELETE_TOPICS,
         admin_pb2.DeleteTopicsRequest(
@@ -122,6 +122,7 @@ async def delete_topics(
         results += [_unanswered_id(topic_id, response.error_code) for topic_id in topic_ids]
     else:
         results = list(response.topics)
+    results += refused
     context.throttle.at_least(response.throttle_time_ms)
     values = {
         "throttle_time": 0,
@@ -130,13 +131,38 @@ async def delete_topics(
     return values
 
 
-def _to_delete(version: int, request: Message) -> tuple[list[str], list[UUID]]:
+def _to_delete(
+    version: int, request: Message
+) -> tuple[list[str], list[UUID], list[admin_pb2.TopicResult]]:
+    """Return the names and the ids of the topics to delete, and the results of those that are
+    refused: without a name and an id, with both, or named more than once.
+    """
     if version < _FIRST_VERSION_WITH_TOPIC_IDS:
-        return list(dict.fromkeys(request["topic_names"])), []
-    topics = request["topics"]
-    names = dict.fromkeys(topic["name"] for topic in topics if topic["name"] is not None)
-    topic_ids = dict.fromkeys(topic["topic_id"] for topic in topics if topic["name"] is None)
-    return list(names), list(topic_ids)
+        topics = [(name, _NO_ID) for name in request["topic_names"]]
+    else:
+        topics = [(topic["name"], topic["topic_id"]) for topic in request["topics"]]
+    names: list[str] = []
+    topic_ids: list[UUID] = []
+    refused: list[admin_pb2.TopicResult] = []
+    for (name, topic_id), count in Counter(topics).items():
+        if (name is None) is (topic_id == _NO_ID):
+            refused.append(_invalid(name, topic_id, "name a topic either by its name or by its id"))
+        elif count > 1:
+            refused.append(_invalid(name, topic_id, "the topic is named more than once"))
+        elif name is None:
+            topic_ids.append(topic_id)
+        else:
+            names.append(name)
+    return names, topic_ids, refused
+
+
+def _invalid(name: str | None, topic_id: UUID, message: str) -> admin_pb2.TopicResult:
+    return admin_pb2.TopicResult(
+        name=name or "",
+        topic_id=topic_id.bytes,
+        error_code=errors_pb2.INVALID_REQUEST,
+        error_message=message,
+    )
 
 
 def _unanswered_id(topic_id: UUID, error_code: int) -> admin_pb2.TopicResult:
