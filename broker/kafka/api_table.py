@@ -78,6 +78,7 @@ def _records() -> list[Api]:
             encode=produce_messages.encode,
             throttle_place=produce_messages.throttle_place,
             begin=produce_api.begin,
+            is_pipelined=True,
         ),
         _api(
             1,
@@ -89,6 +90,7 @@ def _records() -> list[Api]:
             encode=fetch_messages.encode,
             response_bytes_max=fetch_api.response_bytes_max,
             abandonable=True,
+            is_pipelined=True,
             is_eager=True,
         ),
         _api(2, "ListOffsets", (1, 11), 6, list_offsets_apis.list_offsets, abandonable=True),
@@ -115,11 +117,19 @@ def _metadata() -> list[Api]:
             metadata_api.MetadataApi().handle,
             encode=metadata_api.encode,
             abandonable=True,
+            is_pipelined=True,
         ),
         _api(
             55, "DescribeQuorum", (0, 2), 0, describe_quorum_api.describe_quorum, abandonable=True
         ),
-        _api(60, "DescribeCluster", (0, 1), 0, describe_cluster_api.describe_cluster),
+        _api(
+            60,
+            "DescribeCluster",
+            (0, 1),
+            0,
+            describe_cluster_api.describe_cluster,
+            abandonable=True,
+        ),
         _api(
             75,
             "DescribeTopicPartitions",
@@ -135,11 +145,19 @@ def _groups() -> list[Api]:
     find_coordinator = find_coordinator_api.FindCoordinatorApi().handle
     membership = group_membership_apis
     return [
-        _api(8, "OffsetCommit", (2, 8), 8, offset_apis.offset_commit),
+        _api(8, "OffsetCommit", (2, 8), 8, offset_apis.offset_commit, is_pipelined=True),
         _api(9, "OffsetFetch", (1, 8), 6, offset_apis.offset_fetch, abandonable=True),
-        _api(10, "FindCoordinator", (0, 4), 3, find_coordinator, abandonable=True),
+        _api(
+            10,
+            "FindCoordinator",
+            (0, 4),
+            3,
+            find_coordinator,
+            abandonable=True,
+            is_pipelined=True,
+        ),
         _api(11, "JoinGroup", (0, 9), 6, membership.join_group, abandonable=True),
-        _api(12, "Heartbeat", (0, 4), 4, membership.heartbeat),
+        _api(12, "Heartbeat", (0, 4), 4, membership.heartbeat, is_pipelined=True),
         _api(13, "LeaveGroup", (0, 5), 4, membership.leave_group),
         _api(14, "SyncGroup", (0, 5), 4, membership.sync_group, abandonable=True),
         _api(15, "DescribeGroups", (0, 5), 5, group_admin_apis.describe_groups, abandonable=True),
@@ -259,7 +277,15 @@ def _admin() -> list[Api]:
 
 
 def _api_versions(advertised: Iterable[Api]) -> Api:
-    return _api(API_VERSIONS_KEY, "ApiVersions", (0, 4), 3, handler_for(advertised))
+    return _api(
+        API_VERSIONS_KEY,
+        "ApiVersions",
+        (0, 4),
+        3,
+        handler_for(advertised),
+        abandonable=True,
+        is_pipelined=True,
+    )
 
 
 def _api(
@@ -276,6 +302,7 @@ def _api(
     throttle_place: Callable[[int], int | None] | None = None,
     abandonable: bool = False,
     begin: Begin | None = None,
+    is_pipelined: bool = False,
     is_eager: bool = False,
     refused_over_quota_from: int = 0,
 ) -> Api:
@@ -295,6 +322,7 @@ def _api(
         throttle_place=throttle_place,
         abandonable=abandonable,
         begin=begin,
+        is_pipelined=is_pipelined,
         is_eager=is_eager,
         refused_over_quota_from=refused_over_quota_from,
     )
