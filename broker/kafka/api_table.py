@@ -264,7 +264,7 @@ def _admin() -> list[Api]:
             abandonable=True,
         ),
         _api(49, "AlterClientQuotas", (0, 1), 1, client_quota_apis.alter_client_quotas),
-        _api(57, "UpdateFeatures", (0, 1), 0, feature_apis.update_features),
+        _api(57, "UpdateFeatures", (0, 2), 0, feature_apis.update_features),
         _api(
             74,
             "ListConfigResources",

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
+from quorate.broker.kafka.admin import kafka_features
 from quorate.broker.kafka.connection.requests import Api, Handler, RequestContext
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire import codec
 from quorate.broker.kafka.wire.codec import Message
-from quorate.metadata_log.features import FEATURES
-from quorate.metadata_log.image import LEAST_LEVEL, Image
+from quorate.metadata_log.image import Image
 from quorate_proto.v1 import errors_pb2
 
 API_VERSIONS_KEY: Final = 18
@@ -48,13 +48,7 @@ def _response(error_code: int, ranges: list[Message], image: Image | None = None
 def _features(image: Image) -> Message:
     """Return the features that this broker understands and those in force (KIP-584)."""
     return {
-        "supported_features": [
-            {"name": name, "min_version": LEAST_LEVEL, "max_version": feature.newest}
-            for name, feature in FEATURES.items()
-        ],
+        "supported_features": kafka_features.supported(),
         "finalized_features_epoch": image.offset,
-        "finalized_features": [
-            {"name": name, "max_version_level": level, "min_version_level": level}
-            for name, level in sorted(image.features.items())
-        ],
+        "finalized_features": kafka_features.finalized(image),
     }

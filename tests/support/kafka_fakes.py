@@ -493,6 +493,7 @@ class FakeForwarder(ControllerForwarder):
         self.lists: list[admin_pb2.ListPartitionReassignmentsRequest] = []
         self.ongoing: list[admin_pb2.OngoingReassignment] = []
         self.refusals: dict[str, int] = {}
+        self.refused_features: set[str] = set()
         self.gate: asyncio.Event | None = None
         self.asked: dict[str, list[Any]] = {}
         self.proxied: list[bool] = []
@@ -612,7 +613,7 @@ class FakeForwarder(ControllerForwarder):
         return admin_pb2.UpdateFeaturesResponse(
             results=[
                 admin_pb2.FeatureResult(name=one.name, level=one.level)
-                if one.level < 3
+                if one.name not in self.refused_features
                 else admin_pb2.FeatureResult(
                     name=one.name,
                     error_code=errors_pb2.FEATURE_UPDATE_FAILED,
