@@ -21,6 +21,7 @@ from quorate.common.configuration import (
     Configuration,
     T,
     Update,
+    as_text,
 )
 from quorate.common.types import BrokerId
 from quorate.metadata_log.image import EntityKey, Image
@@ -72,12 +73,13 @@ def topics_of(entities: Set[EntityKey]) -> Set[str] | None:
 
 class Setting(NamedTuple, Generic[T]):
     """A value of a key, as one of the places that may set it has it. ``name`` is the name of the
-    key at that place.
+    key at that place, and ``text`` the value there if it is in another unit.
     """
 
     name: str
     value: T
     source: ConfigSource
+    text: str | None = None
 
 
 def broker_settings(
@@ -92,10 +94,20 @@ def broker_settings(
         yield Setting(key.name, file[key], ConfigSource.FILE)
     for other in key.coarser:
         if other.key.name in file.given:
+            text = as_text(file[other.key])
             value = key.parse(other.in_finer_units(file[other.key]))
-            yield Setting(other.key.name, value, ConfigSource.FILE)
+            yield Setting(other.key.name, value, ConfigSource.FILE, text)
     if key.default is not None:
-        yield Setting(key.name, key.default, ConfigSource.DEFAULT)
+        yield _default(key)
+
+
+def _default(key: ConfigKey[T]) -> Setting[T]:
+    """Return the default. As in Kafka, of several names of a key the coarsest has one."""
+    value = cast("T", key.default)
+    if not key.coarser:
+        return Setting(key.name, value, ConfigSource.DEFAULT)
+    coarsest = key.coarser[-1].key
+    return Setting(coarsest.name, value, ConfigSource.DEFAULT, as_text(coarsest.default))
 
 
 def topic_settings(
@@ -104,8 +116,15 @@ def topic_settings(
     """Yield the value of a topic key at every place that sets one, like ``broker_settings``. The
     topic's own value comes first.
     """
+    yield from _set_in(image.config("topic", topic), topic_key.key, ConfigSource.TOPIC)
+    yield from new_topic_settings(image, file, broker_id, topic_key)
+
+
+def new_topic_settings(
+    image: Image, file: Configuration, broker_id: BrokerId, topic_key: TopicKey[T]
+) -> Iterator[Setting[T]]:
+    """Yield the value of a topic key at every place that sets one for topics that do not."""
     key, broker_key = topic_key
-    yield from _set_in(image.config("topic", topic), key, ConfigSource.TOPIC)
     if broker_key is not None:
         yield from broker_settings(image, file, broker_id, broker_key)
     elif key.default is not None:

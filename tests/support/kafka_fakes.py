@@ -23,6 +23,7 @@ from uuid import uuid4
 from quorate.broker.changes.table import A, Change, Q
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.common.steps import Steps
+from quorate.broker.config.dynamic_config import ConfigSource, Setting
 from quorate.broker.config.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from quorate.broker.config.spec import BROKER_SPEC
 from quorate.broker.control.controller_forwarder import ControllerForwarder
@@ -673,6 +674,12 @@ class FakeConfigs(ConfigReads):
     ) -> admin_pb2.DescribeConfigsResponse:
         self.asked.append(request)
         return admin_pb2.DescribeConfigsResponse(results=self.results)
+
+    def settings_of_new_topics(self) -> dict[str, Setting[Any]]:
+        return {
+            "k": Setting("log.k", 1, ConfigSource.FILE),
+            "retention.ms": Setting("log.retention.hours", 7, ConfigSource.DEFAULT),
+        }
 
 
 class FakeTokens(TokenDescription):

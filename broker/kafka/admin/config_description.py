@@ -14,6 +14,7 @@ from quorate.broker.config.dynamic_config import (
     LiveConfiguration,
     Setting,
     broker_settings,
+    new_topic_settings,
     topic_settings,
 )
 from quorate.broker.config.spec import BROKER_SPEC
@@ -48,6 +49,15 @@ class ConfigReads:
         """Return one result per entity, in order."""
         rights = self._authorizer.rights_of(caller_of(request.context))
         return describe(request, self._images.image, self._live.file, self._live.broker_id, rights)
+
+    def settings_of_new_topics(self) -> dict[str, Setting[Any]]:
+        """Return what is in force for a topic that sets nothing, by topic key."""
+        image, live = self._images.image, self._live
+        settings = {
+            name: next(new_topic_settings(image, live.file, live.broker_id, topic_key), None)
+            for name, topic_key in TOPIC_KEYS.items()
+        }
+        return {name: one for name, one in settings.items() if one is not None}
 
 
 def describe(
@@ -124,7 +134,7 @@ def _entry(
         for one in settings:
             synonym = entry.synonyms.add(name=one.name, source=one.source)
             if not key.sensitive:
-                synonym.value = as_text(one.value)
+                synonym.value = as_text(one.value) if one.text is None else one.text
     return entry
 
 

@@ -10,14 +10,13 @@ from uuid import UUID
 
 from quorate.broker.changes.authorization import NOT_DISCLOSED
 from quorate.broker.changes.table import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+from quorate.broker.kafka.admin import new_topic_configs
+from quorate.broker.kafka.admin.new_topic_configs import NewTopicConfigs
 from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire.codec import Message
 from quorate.common.types import TopicId
 from quorate_proto.v1 import admin_pb2, errors_pb2
-
-_TOPIC_CONFIG: Final = 1
-"""Kafka's ConfigSource of a value that is set for this topic."""
 
 _FIRST_VERSION_WITH_DELETION_DISABLED: Final = 3
 _FIRST_VERSION_WITH_TOPIC_IDS: Final = 6
@@ -49,7 +48,11 @@ async def create_topics(
     )
     results = result_per_topic(names, response.topics, response.error_code)
     context.throttle.at_least(response.throttle_time_ms)
-    values = {"throttle_time": 0, "topics": list(map(_created, results))}
+    created = any(not result.error_code for result in results)
+    configs: NewTopicConfigs | None = None
+    if created and context.version >= new_topic_configs.FIRST_VERSION:
+        configs = NewTopicConfigs(services, context.version)
+    values = {"throttle_time": 0, "topics": [_created(result, configs) for result in results]}
     return values
 
 
@@ -70,7 +73,7 @@ def _new_topic(topic: Message) -> admin_pb2.NewTopic:
     )
 
 
-def _created(result: admin_pb2.TopicResult) -> Message:
+def _created(result: admin_pb2.TopicResult, configs: NewTopicConfigs | None) -> Message:
     topic: Message = {
         "name": result.name,
         "topic_id": _uuid(result.topic_id),
@@ -80,19 +83,10 @@ def _created(result: admin_pb2.TopicResult) -> Message:
     }
     if result.num_partitions == NOT_DISCLOSED:
         topic["topic_config_error_code"] = errors_pb2.TOPIC_AUTHORIZATION_FAILED
-    elif not result.error_code:
+    elif configs is not None and not result.error_code:
         topic["num_partitions"] = result.num_partitions
         topic["replication_factor"] = result.replication_factor
-        topic["configs"] = [
-            {
-                "name": name,
-                "value": value,
-                "read_only": False,
-                "config_source": _TOPIC_CONFIG,
-                "is_sensitive": False,
-            }
-            for name, value in sorted(result.configs.items())
-        ]
+        topic["configs"] = configs.of(result.configs)
     return topic
 
 

@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 
+from quorate.broker.config.dynamic_config import ConfigSource
 from quorate_proto.v1 import errors_pb2
 from tests.support.kafka_fakes import FakeBrokerInside
 from tests.support.kafka_wire import Values
@@ -66,7 +67,10 @@ async def test_what_the_controller_is_asked(inside: FakeBrokerInside, ask: Ask) 
     assert [list(item.broker_ids) for item in asked.assignments] == [[1, 2], [2, 1]]
     assert dict(asked.configs) == {"k": "v"}
     (created,) = response.topics
-    assert [(item.name, item.value) for item in created.configs] == [("k", "v")]
+    assert [(item.name, item.value, item.config_source) for item in created.configs] == [
+        ("k", "v", ConfigSource.TOPIC),
+        ("retention.ms", "7", ConfigSource.DEFAULT),
+    ]
     assert inside.metadata.topics == {}
 
 
