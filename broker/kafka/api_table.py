@@ -145,8 +145,8 @@ def _groups() -> list[Api]:
     find_coordinator = find_coordinator_api.FindCoordinatorApi().handle
     membership = group_membership_apis
     return [
-        _api(8, "OffsetCommit", (2, 8), 8, offset_apis.offset_commit, is_pipelined=True),
-        _api(9, "OffsetFetch", (1, 8), 6, offset_apis.offset_fetch, abandonable=True),
+        _api(8, "OffsetCommit", (2, 10), 8, offset_apis.offset_commit, is_pipelined=True),
+        _api(9, "OffsetFetch", (1, 10), 6, offset_apis.offset_fetch, abandonable=True),
         _api(
             10,
             "FindCoordinator",

@@ -1,0 +1,43 @@
+"""The topics of OffsetCommit and OffsetFetch from version 10 on, which have ids instead of names
+(KIP-848).
+
+Offsets are kept by name. So the names are found first, and the responses have the ids again.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+from uuid import UUID
+
+from quorate.broker.kafka.services import KafkaServices
+from quorate.broker.kafka.wire.codec import Message
+from quorate.common.types import TopicId
+
+FIRST_VERSION: Final = 10
+"""The first version of both APIs that names topics by their ids."""
+
+
+async def with_names(
+    services: KafkaServices, topics: Sequence[Message]
+) -> tuple[list[Message], list[Message]]:
+    """Return the topics of a request with their names, and those whose ids are not known."""
+    known: list[Message] = []
+    unknown: list[Message] = []
+    async for topic in services.turns.through(topics):
+        name = services.metadata.topic_name(TopicId(topic["topic_id"].bytes))
+        if name is None:
+            unknown.append(topic)
+        else:
+            known.append({**topic, "name": name})
+    return known, unknown
+
+
+def with_ids(services: KafkaServices, topics: Iterable[Message]) -> list[Message]:
+    """Return topics with the ids that belong to their names. Topics that do not exist are left out,
+    because a response cannot name them.
+    """
+    known = services.metadata.topics
+    return [
+        {**topic, "topic_id": UUID(bytes=known[topic["name"]].topic_id)}
+        for topic in topics
+        if topic["name"] in known
+    ]
