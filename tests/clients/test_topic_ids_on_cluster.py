@@ -138,8 +138,8 @@ def test_librdkafka_goes_on_with_the_successor(
     producer = confluent_kafka.Producer({**settings, "enable.idempotence": True}, logger=logger)
     consumer = confluent_kafka.Consumer({**settings, "group.id": "g"}, logger=logger)
 
-    def produce(*values: bytes) -> list[int]:
-        offsets: list[int] = []
+    def produce(*values: bytes) -> list[int | None]:
+        offsets: list[int | None] = []
         for value in values:
             producer.produce(
                 "r", value, partition=0, on_delivery=lambda _, sent: offsets.append(sent.offset())
