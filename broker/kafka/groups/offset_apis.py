@@ -49,7 +49,9 @@ async def offset_commit(
     group_id, topics = request["group_id"], request["topics"]
     unknown: list[Message] = []
     if context.version >= topics_by_id.FIRST_VERSION:
-        topics, unknown = await topics_by_id.with_names(services, topics)
+        # There is no await before the append: the commits of a connection keep their order.
+        named = [topics_by_id.with_name(services, topic) for topic in topics]
+        topics, unknown = topics_by_id.by_knowledge(named)
     partitions = _partitions(topics)
     try:
         require_group(services, context, AclOperation.READ, group_id)
@@ -275,7 +277,9 @@ async def _topics_to_fetch(
         return _AskedTopics([each for each in known if each["name"] in visible], [], visible)
     unknown: list[Message] = []
     if by_id:
-        topics, unknown = await topics_by_id.with_names(services, topics)
+        turns = services.turns
+        named = [topics_by_id.with_name(services, topic) async for topic in turns.through(topics)]
+        topics, unknown = topics_by_id.by_knowledge(named)
     names = [each["name"] for each in topics]
     visible = await allowed_topics(services, rights, AclOperation.DESCRIBE, names)
     return _AskedTopics(topics, unknown, visible)

@@ -16,18 +16,15 @@ FIRST_VERSION: Final = 10
 """The first version of both APIs that names topics by their ids."""
 
 
-async def with_names(
-    services: KafkaServices, topics: Sequence[Message]
-) -> tuple[list[Message], list[Message]]:
-    """Return the topics of a request with their names, and those whose ids are not known."""
-    known: list[Message] = []
-    unknown: list[Message] = []
-    async for topic in services.turns.through(topics):
-        name = services.metadata.topic_name(TopicId(topic["topic_id"].bytes))
-        if name is None:
-            unknown.append(topic)
-        else:
-            known.append({**topic, "name": name})
+def with_name(services: KafkaServices, topic: Message) -> Message:
+    """Return a topic of a request with its name, which is None if no topic has the id."""
+    return {**topic, "name": services.metadata.topic_name(TopicId(topic["topic_id"].bytes))}
+
+
+def by_knowledge(topics: Sequence[Message]) -> tuple[list[Message], list[Message]]:
+    """Return the topics that have names, and the others."""
+    known = [topic for topic in topics if topic["name"] is not None]
+    unknown = [topic for topic in topics if topic["name"] is None]
     return known, unknown
 
 
