@@ -32,7 +32,8 @@ FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 """From this version on, topics have ids instead of names (KIP-516)."""
 _FIRST_VERSION_WITH_REPLICA_STATE: Final = 15
 _REPLICA_STATE_TAG: Final = 1
-_REQUEST: Final = struct.Struct(">iiib")
+_REQUEST: Final = struct.Struct(">iiiib")
+_REQUEST_15: Final = struct.Struct(">iiib")
 _SESSION: Final = struct.Struct(">ii")
 _PARTITION_4: Final = struct.Struct(">iqi")
 _PARTITION_5: Final = struct.Struct(">iq8xi")
@@ -91,8 +92,11 @@ def decode(version: int, cursor: Cursor) -> Steps[FetchRequest]:
         MalformedRequest: the bytes are not such a request.
     """
     flexible = version >= FIRST_FLEXIBLE_VERSION
-    replica_id = cursor.int32() if version < _FIRST_VERSION_WITH_REPLICA_STATE else _CONSUMER_ID
-    max_wait_ms, min_bytes, max_bytes, isolation_level = cursor.unpack(_REQUEST)
+    replica_id = _CONSUMER_ID
+    if version < _FIRST_VERSION_WITH_REPLICA_STATE:
+        replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level = cursor.unpack(_REQUEST)
+    else:
+        max_wait_ms, min_bytes, max_bytes, isolation_level = cursor.unpack(_REQUEST_15)
     session_id, session_epoch = NO_SESSION, FINAL_EPOCH
     if version >= _FIRST_VERSION_WITH_SESSIONS:
         session_id, session_epoch = cursor.unpack(_SESSION)
