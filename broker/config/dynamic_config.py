@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterator, Mapping, Set
 from typing import Any, Final, Generic, NamedTuple, cast
 
+from quorate.broker.config.client_metrics_keys import CLIENT_METRICS
 from quorate.broker.config.spec import BROKER_SPEC
 from quorate.broker.config.topic_keys import TopicKey
 from quorate.broker.metadata.metadata_follower import MetadataFollower
@@ -62,6 +63,7 @@ class ConfigSource(enum.IntEnum):
     EVERY_BROKER = 3
     FILE = 4
     DEFAULT = 5
+    CLIENT_METRICS = 7
 
 
 def topics_of(entities: Set[EntityKey]) -> Set[str] | None:
@@ -128,6 +130,15 @@ def new_topic_settings(
     if broker_key is not None:
         yield from broker_settings(image, file, broker_id, broker_key)
     elif key.default is not None:
+        yield Setting(key.name, key.default, ConfigSource.DEFAULT)
+
+
+def client_metrics_settings(
+    image: Image, subscription: str, key: ConfigKey[T]
+) -> Iterator[Setting[T]]:
+    """Yield the value of a key of a subscription to client metrics, and its default."""
+    yield from _set_in(image.config(CLIENT_METRICS, subscription), key, ConfigSource.CLIENT_METRICS)
+    if key.default is not None:
         yield Setting(key.name, key.default, ConfigSource.DEFAULT)
 
 

@@ -15,6 +15,7 @@ from quorate.broker.config import (
     replication,
     retention,
     security,
+    telemetry,
     topics,
 )
 from quorate.broker.config import grpc_listeners as grpc_config
@@ -41,6 +42,7 @@ BROKER_SPEC: Final = ConfigSpec(
         *declared(producers),
         *declared(token_config),
         *declared(security),
+        *declared(telemetry),
         *declared(grpc_config),
         *declared(authorizer_config),
         *BROKER_SECURITY,

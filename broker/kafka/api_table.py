@@ -47,6 +47,7 @@ from quorate.broker.kafka.records import (
     produce_messages,
 )
 from quorate.broker.kafka.services import KafkaServices
+from quorate.broker.kafka.telemetry import telemetry_apis
 from quorate.broker.kafka.transactions import (
     init_producer_id_api,
     transaction_admin_apis,
@@ -58,6 +59,7 @@ from quorate.broker.kafka.wire.primitives import Buffers, Cursor
 def api_table() -> Mapping[int, Api]:
     """Return the APIs of one broker, by their number."""
     apis = [*_records(), *_metadata(), *_groups(), *_transactions(), *_security(), *_admin()]
+    apis += _telemetry()
     advertised = [*apis, _api_versions(())]
     return {api.key: api for api in [*apis, _api_versions(advertised)]}
 
@@ -273,6 +275,14 @@ def _admin() -> list[Api]:
             config_resources.list_config_resources,
             abandonable=True,
         ),
+    ]
+
+
+def _telemetry() -> list[Api]:
+    telemetry = telemetry_apis
+    return [
+        _api(71, "GetTelemetrySubscriptions", (0, 0), 0, telemetry.get_telemetry_subscriptions),
+        _api(72, "PushTelemetry", (0, 0), 0, telemetry.push_telemetry),
     ]
 
 

@@ -1,5 +1,6 @@
 """ApiVersions (18): the APIs and features that this broker serves."""
 
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -13,15 +14,28 @@ from quorate_proto.v1 import errors_pb2
 
 API_VERSIONS_KEY: Final = 18
 
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9.-]{0,127}")
+
 
 def handler_for(apis: Iterable[Api]) -> Handler:
     """Return the handler that advertises exactly ``apis``."""
     ranges = [_range(api) for api in apis]
 
     async def handle(services: KafkaServices, context: RequestContext, body: Any) -> Message:  # noqa: ANN401
+        _remember_software(context, body)
         return _response(errors_pb2.NONE, ranges, services.images.image)
 
     return handle
+
+
+def _remember_software(context: RequestContext, body: Message) -> None:
+    """Remember what software the client says it is (KIP-511). What is not of Kafka's form is
+    passed over.
+    """
+    name, version = body.get("client_software_name"), body.get("client_software_version")
+    if name and version and _SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version):
+        context.connection.software_name = name
+        context.connection.software_version = version
 
 
 def refuse_api_versions(api: Api) -> bytes:

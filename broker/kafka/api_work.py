@@ -210,7 +210,9 @@ _ADMIN: Final = {
     "ListConfigResources": _LIST,
 }
 
+_TELEMETRY: Final = {"GetTelemetrySubscriptions": _FEW_ITEMS, "PushTelemetry": _FEW_ITEMS}
+
 WORK: Final[Mapping[str, RequestWork]] = MappingProxyType(
-    {**_RECORDS, **_METADATA, **_GROUPS, **_TRANSACTIONS, **_SECURITY, **_ADMIN}
+    {**_RECORDS, **_METADATA, **_GROUPS, **_TRANSACTIONS, **_SECURITY, **_ADMIN, **_TELEMETRY}
 )
 """The work of each API, by Kafka's name."""

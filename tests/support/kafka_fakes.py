@@ -82,6 +82,7 @@ from quorate.broker.replication.serving.producer_states import ProducerState
 from quorate.broker.replication.wakeup import Wakeup
 from quorate.broker.security.authorizer import Authorizer, AuthorizerSettings
 from quorate.broker.security.token_access import TokenDescription
+from quorate.broker.telemetry.client_telemetry import ClientTelemetry
 from quorate.common.configuration import Values
 from quorate.common.types import (
     DEFAULT_LISTENER,
@@ -780,6 +781,7 @@ def fake_broker(
         configs=configs,
         tokens=tokens,
         quorum=quorum,
+        telemetry=ClientTelemetry(lambda: quorum.now_ms),
         images=ShownImage(image),
         wall_clock_ms=lambda: quorum.now_ms,
         figures=ClientFigures(memory),

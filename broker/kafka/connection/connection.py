@@ -109,14 +109,17 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._clock_s = asyncio.get_running_loop().time
         self._progress = ConnectionProgress(self._clock_s())
         address = transport.get_extra_info("peername")
+        port = 0
         if address:
+            port = int(address[1])
             self.host = str(address[0])
             self.peer = f"{address[0]}:{address[1]}"
         self._on_opened(self)
         if self._over:
             return
         try:
-            self._session = ClientSession.begin(self._security, self.host, _certificate(transport))
+            certificate = _certificate(transport)
+            self._session = ClientSession.begin(self._security, self.host, certificate, port)
         except UnmappedCertificate as error:
             self.close(str(error))
             return

@@ -87,6 +87,7 @@ class RequestDispatcher:
             session.listener,
             sasl,
             lease=ResponseLease(self._services.memory.responses),
+            connection=session.connection,
             fetch_bytes_max=limits.fetch_bytes_max,
         )
         cost_bytes = len(frame)

@@ -18,6 +18,7 @@ from quorate.broker.quota.client_quota_manager import FETCH_BYTES_UNLIMITED, Quo
 from quorate.broker.security.listener_security import ListenerSecurity
 from quorate.broker.security.principal import ANONYMOUS, KafkaPrincipal
 from quorate.broker.security.sasl_session import SaslSession
+from quorate.broker.telemetry.client_instances import ClientConnection
 from quorate.common.types import DEFAULT_LISTENER
 from quorate_proto.v1 import admin_pb2
 
@@ -48,10 +49,15 @@ class ClientSession:
     sasl: SaslSession | None = None
     certified: KafkaPrincipal = ANONYMOUS
     """The principal of the client's TLS certificate."""
+    connection: ClientConnection = field(default_factory=ClientConnection)
 
     @classmethod
     def begin(
-        cls, security: ListenerSecurity, client_host: str, certificate_der: bytes | None
+        cls,
+        security: ListenerSecurity,
+        client_host: str,
+        certificate_der: bytes | None,
+        client_port: int = 0,
     ) -> "ClientSession":
         """Return the session of a new connection.
 
@@ -64,7 +70,8 @@ class ClientSession:
         certified = ANONYMOUS
         if certificate_der and sasl is None:
             certified = security.principal_of_certificate(certificate_der)
-        return cls(client_host, security.listener, sasl, certified)
+        connection = ClientConnection(client_port)
+        return cls(client_host, security.listener, sasl, certified, connection)
 
     @property
     def principal(self) -> KafkaPrincipal:
@@ -115,6 +122,8 @@ class RequestContext:
         default_factory=lambda: ResponseLease(ResponseMemory()), compare=False
     )
     """A handler that reads records for the response reserves memory for them here."""
+    connection: ClientConnection = field(default_factory=ClientConnection, compare=False)
+    """The connection, with the software that the client says it is."""
     fetch_bytes_max: int = FETCH_BYTES_UNLIMITED
     """The most bytes that the quota of the client lets one Fetch return."""
 

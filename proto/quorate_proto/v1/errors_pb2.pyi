@@ -228,6 +228,10 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """Leadership changed meanwhile."""
     FENCED_MEMBER_EPOCH: _ErrorCode.ValueType  # 110
     """Another run of the pipeline has taken over."""
+    UNKNOWN_SUBSCRIPTION_ID: _ErrorCode.ValueType  # 117
+    """The client must ask for its subscription again."""
+    TELEMETRY_TOO_LARGE: _ErrorCode.ValueType  # 118
+    """Metrics of a client are larger than telemetry.max.bytes."""
     TRANSACTION_ABORTABLE: _ErrorCode.ValueType  # 120
     """The transaction cannot be committed; abort it."""
     UNKNOWN_SERVER_ERROR: _ErrorCode.ValueType  # -1
@@ -442,6 +446,10 @@ NEW_LEADER_ELECTED: ErrorCode.ValueType  # 108
 """Leadership changed meanwhile."""
 FENCED_MEMBER_EPOCH: ErrorCode.ValueType  # 110
 """Another run of the pipeline has taken over."""
+UNKNOWN_SUBSCRIPTION_ID: ErrorCode.ValueType  # 117
+"""The client must ask for its subscription again."""
+TELEMETRY_TOO_LARGE: ErrorCode.ValueType  # 118
+"""Metrics of a client are larger than telemetry.max.bytes."""
 TRANSACTION_ABORTABLE: ErrorCode.ValueType  # 120
 """The transaction cannot be committed; abort it."""
 UNKNOWN_SERVER_ERROR: ErrorCode.ValueType  # -1

@@ -297,6 +297,14 @@ REQUESTS: dict[int, dict[str, Any]] = {
         "timeout": 1234,
     },
     55: {"topics": [{"topic_name": "t", "partitions": [{"partition_index": 1}]}]},
+    71: {"client_instance_id": UUID(int=7)},
+    72: {
+        "client_instance_id": UUID(int=7),
+        "subscription_id": -3,
+        "terminating": True,
+        "compression_type": 4,
+        "metrics": b"otlp",
+    },
     74: {"resource_types": [2, 32]},
     75: {
         "topics": [{"name": "t"}, {"name": "u"}],
