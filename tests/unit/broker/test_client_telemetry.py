@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Mapping
-from concurrent.futures import Executor, Future
 from typing import Any
 
 import immutables
@@ -31,6 +30,7 @@ from quorate.common.configuration import ConfigError
 from quorate.metadata_log.image import Changes, EntityKey, Image
 from quorate_proto.v1 import errors_pb2
 from quorate_proto.v1.otlp_metrics_pb2 import OtlpMetricsData, OtlpSum
+from tests.support.at_once import AtOnce
 
 ID = uuid.UUID("6b1b2c00-0000-4000-8000-00000000002a")
 MAX_BYTES = 1 << 20
@@ -63,18 +63,6 @@ def payload(
         for key, text in attributes.items():
             point.attributes.add(key=key).value.string_value = text
     return data.SerializeToString()
-
-
-class AtOnce(Executor):
-    """Runs what it is given at once, on the caller's thread."""
-
-    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:  # noqa: ANN401
-        done: Future[Any] = Future()
-        try:
-            done.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - the future has it
-            done.set_exception(error)
-        return done
 
 
 class Bench:
