@@ -69,6 +69,7 @@ def test_kip_714_librdkafka_pushes_its_metrics(cluster: RunningCluster) -> None:
     assert quorate_json("client-metrics", "list", *data) == []
 
 
+@pytest.mark.slow
 def test_kip_714_without_a_subscription_librdkafka_asks_once_and_logs_nothing(
     cluster: RunningCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
