@@ -72,7 +72,11 @@ class Guarded:
 
     def admin(self, token: str) -> AdminClient:
         """A client with a token that its ``oauth_cb`` gives it."""
-        return AdminClient({**self.options(), "oauth_cb": lambda _: (token, time.time() + 600)})
+        options: dict[str, Any] = {
+            **self.options(),
+            "oauth_cb": lambda _: (token, time.time() + 600),
+        }
+        return AdminClient(options)
 
 
 @pytest.fixture(scope="module")
