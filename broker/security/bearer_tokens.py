@@ -106,7 +106,6 @@ class BearerTokenValidator:
                 audience=self._audiences or None,
                 issuer=self._issuer or None,
                 options={
-                    "require": ["exp", "iat"],
                     # The times are checked by the clock of the broker.
                     "verify_exp": False,
                     "verify_iat": False,
