@@ -17,6 +17,7 @@ from quorate.broker.kafka.admin import (
     elect_leaders_api,
     feature_apis,
     log_dir_apis,
+    membership_apis,
     reassignment_apis,
     scram_apis,
     token_apis,
@@ -127,7 +128,7 @@ def _metadata() -> list[Api]:
         _api(
             60,
             "DescribeCluster",
-            (0, 1),
+            (0, 2),
             0,
             describe_cluster_api.describe_cluster,
             abandonable=True,
@@ -237,7 +238,7 @@ def _admin() -> list[Api]:
         _api(32, "DescribeConfigs", (1, 4), 4, config_apis.describe_configs, abandonable=True),
         _api(33, "AlterConfigs", (0, 2), 2, config_apis.alter_configs),
         _api(34, "AlterReplicaLogDirs", (1, 2), 2, log_dir_apis.alter_replica_log_dirs),
-        _api(35, "DescribeLogDirs", (1, 4), 2, log_dir_apis.describe_log_dirs, abandonable=True),
+        _api(35, "DescribeLogDirs", (1, 5), 2, log_dir_apis.describe_log_dirs, abandonable=True),
         _api(
             37,
             "CreatePartitions",
@@ -267,6 +268,7 @@ def _admin() -> list[Api]:
         ),
         _api(49, "AlterClientQuotas", (0, 1), 1, client_quota_apis.alter_client_quotas),
         _api(57, "UpdateFeatures", (0, 2), 0, feature_apis.update_features),
+        _api(64, "UnregisterBroker", (0, 0), 0, membership_apis.unregister_broker),
         _api(
             74,
             "ListConfigResources",
@@ -275,6 +277,8 @@ def _admin() -> list[Api]:
             config_resources.list_config_resources,
             abandonable=True,
         ),
+        _api(80, "AddRaftVoter", (0, 1), 0, membership_apis.add_raft_voter),
+        _api(81, "RemoveRaftVoter", (0, 0), 0, membership_apis.remove_raft_voter),
     ]
 
 

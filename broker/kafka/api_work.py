@@ -207,7 +207,10 @@ _ADMIN: Final = {
     "DescribeClientQuotas": _LIST,
     "AlterClientQuotas": _SOME_ITEMS,
     "UpdateFeatures": _FEW_ITEMS,
+    "UnregisterBroker": _FEW_ITEMS,
     "ListConfigResources": _LIST,
+    "AddRaftVoter": _FEW_ITEMS,
+    "RemoveRaftVoter": _FEW_ITEMS,
 }
 
 _TELEMETRY: Final = {"GetTelemetrySubscriptions": _FEW_ITEMS, "PushTelemetry": _FEW_ITEMS}

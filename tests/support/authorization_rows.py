@@ -653,6 +653,30 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
                 CLUSTER_DENIED,
             ),
         ),
+        64: (Row(0, {"broker_id": 9}, (cluster(Op.ALTER),), CLUSTER_DENIED),),
+        80: (
+            Row(
+                1,
+                {
+                    "cluster_id": None,
+                    "timeout": 1_000,
+                    "voter_id": 9,
+                    "voter_directory_id": None,
+                    "listeners": [],
+                    "ack_when_committed": True,
+                },
+                (cluster(Op.ALTER),),
+                CLUSTER_DENIED,
+            ),
+        ),
+        81: (
+            Row(
+                0,
+                {"cluster_id": None, "voter_id": 9, "voter_directory_id": None},
+                (cluster(Op.ALTER),),
+                CLUSTER_DENIED,
+            ),
+        ),
         74: (
             Row(
                 1,

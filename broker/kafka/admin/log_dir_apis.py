@@ -83,6 +83,7 @@ async def describe_log_dirs(
         "topics": await _topics(services, sizes),
         "total_bytes": total_bytes,
         "usable_bytes": usable_bytes,
+        "is_cordoned": False,
     }
     values = {"throttle_time": 0, "error_code": errors_pb2.NONE, "results": [result]}
     return values

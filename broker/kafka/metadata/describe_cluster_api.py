@@ -1,4 +1,7 @@
-"""DescribeCluster (60): the brokers, with their gRPC addresses for Quorate's own clients."""
+"""DescribeCluster (60): the brokers, with their gRPC addresses for Quorate's own clients.
+
+No broker is fenced (KIP-1073): the registration of a broker ends with its session.
+"""
 
 from typing import Final
 
@@ -37,6 +40,7 @@ async def describe_cluster(
                 "host": endpoint.host,
                 "port": endpoint.port,
                 "rack": metadata.brokers[broker_id].rack or None,
+                "is_fenced": False,
                 TAGS: {GRPC_ENDPOINT_TAG: str(metadata.brokers[broker_id].grpc).encode()},
             }
             for broker_id, endpoint in endpoints.items()

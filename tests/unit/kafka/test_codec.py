@@ -305,7 +305,17 @@ REQUESTS: dict[int, dict[str, Any]] = {
         "compression_type": 4,
         "metrics": b"otlp",
     },
+    64: {"broker_id": 7},
     74: {"resource_types": [2, 32]},
+    80: {
+        "cluster_id": "c",
+        "timeout": 1234,
+        "voter_id": 4,
+        "voter_directory_id": UUID(int=5),
+        "listeners": [{"name": "RAFT", "host": "h", "port": 65_535}],
+        "ack_when_committed": False,
+    },
+    81: {"cluster_id": "c", "voter_id": 4, "voter_directory_id": UUID(int=5)},
     75: {
         "topics": [{"name": "t"}, {"name": "u"}],
         "response_partition_limit": 7,
@@ -363,7 +373,11 @@ REQUESTS: dict[int, dict[str, Any]] = {
         ],
         "validate_only": True,
     },
-    60: {"include_cluster_authorized_operations": True, "endpoint_type": 2},
+    60: {
+        "include_cluster_authorized_operations": True,
+        "endpoint_type": 2,
+        "include_fenced_brokers": True,
+    },
 }
 
 

@@ -131,23 +131,32 @@ async def cluster_answer(inside: FakeBrokerInside, version: int, values: Values)
     return bytes(body)
 
 
-@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("version", [0, 1, 2])
 async def test_describe_cluster_names_each_brokers_grpc_endpoint_in_a_tag(
     inside: FakeBrokerInside, version: int
 ) -> None:
-    values = {"include_cluster_authorized_operations": False, "endpoint_type": 1}
+    values = {
+        "include_cluster_authorized_operations": False,
+        "endpoint_type": 1,
+        "include_fenced_brokers": True,
+    }
     body = await cluster_answer(inside, version, values)
     tag = bytearray(b"\x01")
     append_uvarint(tag, GRPC_ENDPOINT_TAG)
     tag += b"\x0e127.0.0.1:9192"
-    broker = b"\0\0\0\x01\x0a127.0.0.1\0\0\x23\x84\x03r1" + tag
-    endpoint_type = b"\x01" if version == 1 else b""
+    broker = b"\0\0\0\x01\x0a127.0.0.1\0\0\x23\x84\x03r1"
+    broker += b"\0" * (version == 2) + tag
+    endpoint_type = b"\x01" if version else b""
     expected = bytes(4) + b"\0\0" + b"\0" + endpoint_type + b"\x0dtest-cluster" + b"\0\0\0\x01"
     assert body == expected + b"\x02" + broker + b"\x80\0\0\0" + b"\0"
 
 
 async def test_describe_cluster_has_no_kraft_controllers_to_show(ask: Ask) -> None:
-    values = {"include_cluster_authorized_operations": False, "endpoint_type": 2}
+    values = {
+        "include_cluster_authorized_operations": False,
+        "endpoint_type": 2,
+        "include_fenced_brokers": True,
+    }
     response = await ask(DESCRIBE_CLUSTER, 1, values)
     assert response.error_code == errors_pb2.INVALID_REQUEST
     assert "endpoint type 2" in response.error_message
