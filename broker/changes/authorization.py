@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias
 from quorate.broker.changes import table as changes
 from quorate.broker.changes.table import A, Change, Q
 from quorate.broker.common.errors import KafkaError
+from quorate.broker.config.group_keys import GROUP
 from quorate.broker.security.authorizer import Rights
 from quorate.common.acl_types import AclOperation, ResourceType
 from quorate.common.types import TopicId
@@ -205,9 +206,11 @@ def _shrinking_topic(rights: Rights, image: Image, topic: admin_pb2.TopicPartiti
 def _configured(
     rights: Rights, image: Image, entity: admin_pb2.ConfigChange | admin_pb2.ConfigReplacement
 ) -> Denial:
-    """Check a change of configuration. Everything that is not a topic belongs to the cluster."""
+    """Check a change of configuration. What is no topic or group belongs to the cluster."""
     if entity.entity_type == "topic":
         return _topic(rights, AclOperation.ALTER_CONFIGS, entity.entity_name)
+    if entity.entity_type == GROUP:
+        return _denial(rights.require_group, AclOperation.ALTER_CONFIGS, entity.entity_name)
     return _denial(rights.require_cluster, AclOperation.ALTER_CONFIGS)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Set
 from typing import Any, Final, Generic, NamedTuple, cast
 
 from quorate.broker.config.client_metrics_keys import CLIENT_METRICS
+from quorate.broker.config.group_keys import GROUP
 from quorate.broker.config.spec import BROKER_SPEC
 from quorate.broker.config.topic_keys import TopicKey
 from quorate.broker.metadata.metadata_follower import MetadataFollower
@@ -64,6 +65,7 @@ class ConfigSource(enum.IntEnum):
     FILE = 4
     DEFAULT = 5
     CLIENT_METRICS = 7
+    GROUP = 8
 
 
 def topics_of(entities: Set[EntityKey]) -> Set[str] | None:
@@ -140,6 +142,12 @@ def client_metrics_settings(
     yield from _set_in(image.config(CLIENT_METRICS, subscription), key, ConfigSource.CLIENT_METRICS)
     if key.default is not None:
         yield Setting(key.name, key.default, ConfigSource.DEFAULT)
+
+
+def group_settings(image: Image, group: str, key: ConfigKey[T]) -> Iterator[Setting[T]]:
+    """Yield the value of a group key at every place that sets one. The group's own comes first."""
+    yield from _set_in(image.config(GROUP, group), key, ConfigSource.GROUP)
+    yield _default(key)
 
 
 def _set_in(

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.config.client_metrics_keys import CLIENT_METRICS, CLIENT_METRICS_SPEC
 from quorate.broker.config.dynamic_config import EVERY_BROKER, dynamic_key
+from quorate.broker.config.group_keys import GROUP, GROUP_SPEC
 from quorate.broker.config.topic_keys import TOPIC_SPEC
 from quorate.broker.controller.managers.decisions import ControllerTenure, ItemDecision
 from quorate.common.configuration import ConfigError, ConfigKey, as_text, list_items
@@ -25,7 +26,7 @@ key."""
 
 _BROKER_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 
-TYPES: Final = ("topic", "broker", CLIENT_METRICS)
+TYPES: Final = ("topic", "broker", CLIENT_METRICS, GROUP)
 
 
 ConfigDecision: TypeAlias = ItemDecision[admin_pb2.ConfigResult]
@@ -116,6 +117,10 @@ def keys_of(image: Image, entity_type: str, name: str) -> KeyOf:
                     errors_pb2.INVALID_REQUEST, "a subscription to client metrics needs a name"
                 )
             return CLIENT_METRICS_SPEC.key
+        case "group":
+            if not name:
+                raise KafkaError(errors_pb2.INVALID_REQUEST, "the configured group needs a name")
+            return GROUP_SPEC.key
     raise KafkaError(
         errors_pb2.INVALID_REQUEST,
         f"{entity_type!r} has no configuration here: {', '.join(TYPES)} have",

@@ -12,12 +12,19 @@ from typing import Final, TypeVar
 from quorate.broker.changes.table import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.config.client_metrics_keys import CLIENT_METRICS
+from quorate.broker.config.group_keys import GROUP
+from quorate.broker.kafka.admin import broker_loggers
 from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire.codec import Message
 from quorate_proto.v1 import admin_pb2, errors_pb2
 
-ENTITY_TYPES: Final[Mapping[int, str]] = {2: "topic", 4: "broker", 16: CLIENT_METRICS}
+ENTITY_TYPES: Final[Mapping[int, str]] = {
+    2: "topic",
+    4: "broker",
+    16: CLIENT_METRICS,
+    32: GROUP,
+}
 """Kafka's resource types that have a configuration here."""
 
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
@@ -59,17 +66,26 @@ async def describe_configs(
     )
     answers = iter(described.results)
     results = [
-        _described(one, next(answers) if one["resource_type"] in ENTITY_TYPES else None)
+        _described(one, next(answers))
+        if one["resource_type"] in ENTITY_TYPES
+        else _described(one, _described_here(services, context, one))
         for one in resources
     ]
     values = {"throttle_time": 0, "results": results}
     return values
 
 
-def _described(resource: Message, described: admin_pb2.DescribedConfig | None) -> Message:
-    if described is None:
-        code, message = _unknown_type(resource)
-        described = admin_pb2.DescribedConfig(error_code=code, error_message=message)
+def _described_here(
+    services: KafkaServices, context: RequestContext, resource: Message
+) -> admin_pb2.DescribedConfig:
+    """Describe what is not in the metadata log: the loggers of this broker, or nothing."""
+    if resource["resource_type"] == broker_loggers.RESOURCE_TYPE:
+        return broker_loggers.describe(services, context, resource)
+    code, message = _unknown_type(resource)
+    return admin_pb2.DescribedConfig(error_code=code, error_message=message)
+
+
+def _described(resource: Message, described: admin_pb2.DescribedConfig) -> Message:
     return {
         "error_code": described.error_code,
         "error_message": described.error_message or None,
@@ -106,6 +122,9 @@ async def incremental_alter_configs(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Message:
     changes, refused = _taken(request["resources"], _change)
+    here = _loggers_altered(services, context, request)
+    if here and not changes:
+        return _altered(request["resources"], refused | here)
     answer = await services.forwarder.forward(
         INCREMENTAL_ALTER_CONFIGS,
         admin_pb2.IncrementalAlterConfigsRequest(
@@ -115,9 +134,23 @@ async def incremental_alter_configs(
         ),
         api_version=context.version,
     )
-    outcomes = refused | _outcomes(changes, answer.results, answer.error_code)
+    outcomes = refused | here | _outcomes(changes, answer.results, answer.error_code)
     values = _altered(request["resources"], outcomes)
     return values
+
+
+def _loggers_altered(
+    services: KafkaServices, context: RequestContext, request: Message
+) -> dict[Resource, Outcome]:
+    """Change the levels of this broker's loggers, which the controller has no part in."""
+    times = Counter(map(_resource, request["resources"]))
+    return {
+        _resource(one): broker_loggers.alter(
+            services, context, one, validate_only=request["validate_only"]
+        )
+        for one in request["resources"]
+        if one["resource_type"] == broker_loggers.RESOURCE_TYPE and times[_resource(one)] == 1
+    }
 
 
 async def alter_configs(
@@ -151,13 +184,13 @@ def _taken(
     refused: dict[Resource, Outcome] = {}
     for one in resources:
         resource = _resource(one)
-        if one["resource_type"] not in ENTITY_TYPES:
-            refused[resource] = _unknown_type(one)
-        elif times[resource] > 1:
+        if times[resource] > 1:
             refused[resource] = (
                 errors_pb2.INVALID_REQUEST,
                 f"{one['resource_name']!r} is named more than once in the request",
             )
+        elif one["resource_type"] not in ENTITY_TYPES:
+            refused[resource] = _unknown_type(one)
         else:
             try:
                 taken[resource] = read(one)

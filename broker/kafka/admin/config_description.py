@@ -16,9 +16,11 @@ from quorate.broker.config.dynamic_config import (
     Setting,
     broker_settings,
     client_metrics_settings,
+    group_settings,
     new_topic_settings,
     topic_settings,
 )
+from quorate.broker.config.group_keys import GROUP, GROUP_SPEC
 from quorate.broker.config.spec import BROKER_SPEC
 from quorate.broker.config.topic_keys import TOPIC_KEYS
 from quorate.broker.controller.managers.config_manager import keys_of
@@ -110,9 +112,11 @@ def describe(
 
 
 def _require_description(rights: Rights, entity: admin_pb2.ConfigEntity) -> None:
-    """Check the right to see an entity. Everything that is not a topic belongs to the cluster."""
+    """Check the right to see an entity. What is no topic or group belongs to the cluster."""
     if entity.entity_type == "topic":
         rights.require_topic(AclOperation.DESCRIBE_CONFIGS, entity.entity_name)
+    elif entity.entity_type == GROUP:
+        rights.require_group(AclOperation.DESCRIBE_CONFIGS, entity.entity_name)
     else:
         rights.require_cluster(AclOperation.DESCRIBE_CONFIGS)
 
@@ -129,6 +133,10 @@ def _settings(
     if entity.entity_type == CLIENT_METRICS:
         for key in sorted(CLIENT_METRICS_SPEC, key=lambda key: key.name):
             yield key, list(client_metrics_settings(image, name, key))
+        return
+    if entity.entity_type == GROUP:
+        for key in GROUP_SPEC:
+            yield key, list(group_settings(image, name, key))
         return
     if name not in (EVERY_BROKER, str(broker_id)):
         raise KafkaError(

@@ -1,13 +1,11 @@
 """The API ListConfigResources (74): lists the resources that have a configuration of their own
 (KIP-1142).
-
-Groups have none here, and brokers' loggers are not configured over the wire. A client that asks for
-these types gets an empty list.
 """
 
 from collections.abc import Iterator
 from typing import Final
 
+from quorate.broker.config.group_keys import GROUP
 from quorate.broker.kafka.connection.answer_price import AnswerPrice
 from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.services import KafkaServices
@@ -50,7 +48,11 @@ def _resources(services: KafkaServices, context: RequestContext) -> Iterator[tup
     metadata = services.metadata
     for broker_id in endpoints_at(metadata.brokers, context.listener):
         yield _BROKER, str(broker_id)
+        yield _BROKER_LOGGER, str(broker_id)
     for topic in metadata.topics:
         yield _TOPIC, topic
     for subscription in services.telemetry.subscription_names:
         yield _CLIENT_METRICS, subscription
+    for kind, name in services.images.image.configs:
+        if kind == GROUP:
+            yield _GROUP, name

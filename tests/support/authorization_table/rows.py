@@ -331,7 +331,13 @@ MORE_ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
                 CLUSTER_DENIED,
                 about="of clients' metrics",
             ),
-            _open(4, _described(_GROUPS, GROUP), "of a group"),
+            Row(
+                4,
+                _described(_GROUPS, GROUP),
+                (group(Op.DESCRIBE_CONFIGS),),
+                GROUP_DENIED,
+                about="of a group",
+            ),
         ),
         36: (_open(2, {"auth_bytes": b"\0none\0none-secret"}),),
         37: (
@@ -359,7 +365,7 @@ MORE_ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
             _hidden(1, _altered(_TOPICS, NO_TOPIC, "retention.ms", "1"), Op.ALTER_CONFIGS),
             Row(
                 1,
-                _altered(_LOGGERS, "1", "kafka.server.KafkaApis", "INFO"),
+                _altered(_LOGGERS, "1", "root", "INFO"),
                 (cluster(Op.ALTER_CONFIGS),),
                 CLUSTER_DENIED,
                 about="of the broker's loggers",
@@ -371,8 +377,12 @@ MORE_ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
                 CLUSTER_DENIED,
                 about="of clients' metrics",
             ),
-            _open(
-                1, _altered(_GROUPS, GROUP, "consumer.session.timeout.ms", "50000"), "of a group"
+            Row(
+                1,
+                _altered(_GROUPS, GROUP, "consumer.session.timeout.ms", "50000"),
+                (group(Op.ALTER_CONFIGS),),
+                GROUP_DENIED,
+                about="of a group",
             ),
         ),
         71: (_open(0, {"client_instance_id": None}),),

@@ -131,3 +131,18 @@ def test_kip_714_a_subscription_has_its_keys_and_their_defaults() -> None:
     }
     assert not any(entry.read_only for entry in entries)
     assert described(cluster, "client-metrics", "").error_code == errors_pb2.INVALID_REQUEST
+
+
+def test_a_group_has_its_keys_whether_it_exists_or_not() -> None:
+    cluster = Cluster()
+    cluster.set("group", "g", "consumer.session.timeout.ms", "50000")
+    found = {one.name: one for one in described(cluster, "group", "g", more=True).entries}
+    assert {name: (one.value, one.source) for name, one in found.items()} == {
+        "consumer.heartbeat.interval.ms": ("5000", 5),
+        "consumer.session.timeout.ms": ("50000", 8),
+    }
+    assert not any(one.read_only for one in found.values())
+    assert [one.value for one in found["consumer.session.timeout.ms"].synonyms] == [
+        "50000",
+        "45000",
+    ]

@@ -91,6 +91,21 @@ def test_c11_keys_are_set_and_removed_and_the_others_stay() -> None:
     assert cluster.of("broker", "") == {}
 
 
+def test_a_group_need_not_exist_to_be_configured() -> None:
+    cluster = Configs()
+    assert cluster.alter(change("group", "g", consumer_session_timeout_ms="50000")) == [
+        errors_pb2.NONE
+    ]
+    assert cluster.of("group", "g") == {"consumer.session.timeout.ms": "50000"}
+    assert cluster.alter(
+        change("group", "g", consumer_session_timeout_ms="5"),
+        change("group", "", consumer_session_timeout_ms="50000"),
+        change("group", "h", retention_ms="5"),
+    ) == [errors_pb2.INVALID_CONFIG, errors_pb2.INVALID_REQUEST, errors_pb2.INVALID_CONFIG]
+    cluster.alter(change("group", "g", "consumer.session.timeout.ms"))
+    assert cluster.of("group", "g") == {}
+
+
 def test_c11_what_changes_nothing_is_not_written() -> None:
     cluster = Configs()
     cluster.alter(change("topic", "t", min_insync_replicas="2"))

@@ -1,8 +1,11 @@
 """ListConfigResources: the topics, brokers and others that have a configuration of their own."""
 
+import immutables
 import pytest
 
+from quorate.metadata_log.image import EntityKey, Image
 from quorate_proto.v1 import errors_pb2
+from tests.support.followers import ShownImage
 from tests.support.kafka_fakes import FakeBrokerInside
 from tests.unit.kafka.conftest import Ask
 
@@ -14,16 +17,20 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 def topics(inside: FakeBrokerInside) -> None:
     for name in ("a", "b"):
         inside.metadata.add_topic(name)
+    assert isinstance(inside.services.images, ShownImage)
+    timeout = immutables.Map({"consumer.session.timeout.ms": "50000"})
+    configs = immutables.Map({EntityKey(("group", "g")): timeout})
+    inside.services.images.show(Image(configs=configs))
 
 
 @pytest.mark.usefixtures("topics")
 @pytest.mark.parametrize(
     ("types", "found"),
     [
-        ([], {(BROKER, "1"), (TOPIC, "a"), (TOPIC, "b")}),
+        ([], {(BROKER, "1"), (BROKER_LOGGER, "1"), (TOPIC, "a"), (TOPIC, "b"), (GROUP, "g")}),
         ([TOPIC], {(TOPIC, "a"), (TOPIC, "b")}),
-        ([BROKER, GROUP], {(BROKER, "1")}),
-        ([BROKER_LOGGER, CLIENT_METRICS, GROUP], set()),
+        ([BROKER, GROUP], {(BROKER, "1"), (GROUP, "g")}),
+        ([BROKER_LOGGER, CLIENT_METRICS], {(BROKER_LOGGER, "1")}),
     ],
 )
 async def test_kip_1142_resources_of_the_types_asked_for(

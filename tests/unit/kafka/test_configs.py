@@ -9,7 +9,7 @@ from tests.support.kafka_fakes import FakeBrokerInside
 from tests.unit.kafka.conftest import Ask
 
 DESCRIBE, ALTER, INCREMENTAL = 32, 33, 44
-TOPIC, BROKER, LOGGER = 2, 4, 8
+TOPIC, BROKER, UNKNOWN = 2, 4, 64
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
@@ -85,7 +85,7 @@ async def test_f1_a_bad_resource_never_stops_its_siblings(
     grant(inside)
     request = {
         "resources": [
-            resource(LOGGER, "1", ("a", SET, "1")),
+            resource(UNKNOWN, "1", ("a", SET, "1")),
             resource(TOPIC, "good", ("a", SET, "1")),
             resource(TOPIC, "keys", ("a", SET, "1"), ("a", DELETE, None)),
             resource(TOPIC, "twice", ("a", SET, "1")),
@@ -98,7 +98,7 @@ async def test_f1_a_bad_resource_never_stops_its_siblings(
     }
     bad = errors_pb2.INVALID_REQUEST
     assert outcomes(await ask(INCREMENTAL, 1, request)) == [
-        (LOGGER, "1", bad),
+        (UNKNOWN, "1", bad),
         (TOPIC, "good", errors_pb2.NONE),
         (TOPIC, "keys", bad),
         (TOPIC, "twice", bad),
@@ -159,7 +159,7 @@ async def test_f3_descriptions_say_where_a_value_comes_from(
     inside.configs.results = [admin_pb2.DescribedConfig(entries=[entry, secret])]
     values = {
         "resources": [
-            {"resource_type": LOGGER, "resource_name": "1", "configuration_keys": None},
+            {"resource_type": UNKNOWN, "resource_name": "1", "configuration_keys": None},
             {"resource_type": TOPIC, "resource_name": "t", "configuration_keys": ("k",)},
         ],
         "include_synonyms": True,
