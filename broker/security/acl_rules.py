@@ -55,7 +55,13 @@ SUPPORTED_OPERATIONS: Final[Mapping[ResourceType, frozenset[AclOperation]]] = Ma
             }
         ),
         ResourceType.GROUP: frozenset(
-            {AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE}
+            {
+                AclOperation.READ,
+                AclOperation.DELETE,
+                AclOperation.DESCRIBE,
+                AclOperation.DESCRIBE_CONFIGS,
+                AclOperation.ALTER_CONFIGS,
+            }
         ),
         ResourceType.CLUSTER: frozenset(
             {

@@ -31,7 +31,13 @@ SUPPORTED: Final[Mapping[ResourceType, tuple[AclOperation, ...]]] = {
         Op.DESCRIBE_CONFIGS,
         Op.ALTER_CONFIGS,
     ),
-    ResourceType.GROUP: (Op.READ, Op.DESCRIBE, Op.DELETE),
+    ResourceType.GROUP: (
+        Op.READ,
+        Op.DESCRIBE,
+        Op.DELETE,
+        Op.DESCRIBE_CONFIGS,
+        Op.ALTER_CONFIGS,
+    ),
     ResourceType.CLUSTER: (
         Op.CREATE,
         Op.CLUSTER_ACTION,
