@@ -9,12 +9,12 @@ LOG_CLEANUP_POLICY: Final = ConfigKey(
     name="log.cleanup.policy",
     type=str,
     default="delete",
-    pattern=r"\s*(delete|compact)\s*(,\s*(delete|compact)\s*)?",
-    form="delete, compact, or both with a comma between",
+    pattern=r"\s*((delete|compact)\s*(,\s*(delete|compact)\s*)?)?",
+    form="delete, compact, or both with a comma between, or empty",
     is_list=True,
     doc="What happens to old records, for topics without cleanup.policy. With delete, they are "
     "deleted by age and size. With compact, a record is removed once there is a newer one "
-    "with the same key.",
+    "with the same key. Empty, all records are kept.",
     update=Update.CLUSTER_WIDE,
 )
 LOG_CLEANER_MIN_CLEANABLE_RATIO: Final = ConfigKey(

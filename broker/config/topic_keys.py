@@ -98,7 +98,7 @@ TOPIC_CLEANUP_POLICY: Final = _over(
     "cleanup.policy",
     LOG_CLEANUP_POLICY,
     "With delete, old records are deleted by age and size. With compact, the newest record of "
-    "each key stays.",
+    "each key stays. Empty, all records are kept.",
 )
 TOPIC_MIN_CLEANABLE_DIRTY_RATIO: Final = _over(
     "min.cleanable.dirty.ratio",

@@ -152,7 +152,7 @@ def _items(key: ConfigKey[Any], known: Mapping[str, str], what: str) -> list[str
     """Return the items of a list that is set, or else the items of its default."""
     if not key.is_list:
         raise ConfigError(f"{key.name} is no list: nothing can be {what} it; set it")
-    return list_items(known.get(key.name) or str(key.default or ""))
+    return list_items(known.get(key.name, str(key.default or "")))
 
 
 def _check_named_once(*names: Iterable[str]) -> None:

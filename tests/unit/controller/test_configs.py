@@ -91,6 +91,15 @@ def test_c11_keys_are_set_and_removed_and_the_others_stay() -> None:
     assert cluster.of("broker", "") == {}
 
 
+def test_a_topic_may_lose_its_last_cleanup_policy_and_get_another() -> None:
+    cluster = Configs()
+    policy = "cleanup.policy"
+    assert cluster.alter(lists(policy, subtracted="delete")) == [errors_pb2.NONE]
+    assert cluster.of("topic", "t") == {policy: ""}
+    assert cluster.alter(lists(policy, appended="compact")) == [errors_pb2.NONE]
+    assert cluster.of("topic", "t") == {policy: "compact"}
+
+
 def test_a_group_need_not_exist_to_be_configured() -> None:
     cluster = Configs()
     assert cluster.alter(change("group", "g", consumer_session_timeout_ms="50000")) == [
