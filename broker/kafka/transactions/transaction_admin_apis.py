@@ -98,17 +98,22 @@ async def describe_producers(
         partitions = []
         for index in topic["partition_indexes"]:
             described: Message = {"partition_index": index, "error_code": errors_pb2.NONE}
+            tp = TopicPartition(topic["name"], index)
             try:
                 if topic["name"] not in readable:
                     raise KafkaError(
                         errors_pb2.TOPIC_AUTHORIZATION_FAILED,
                         rights.refusal(AclOperation.READ, ResourceType.TOPIC, topic["name"]),
                     )
-                tp = TopicPartition(topic["name"], index)
                 states = await services.replicas.producer_states(tp)
             except KafkaError as error:
+                code = error.code
+                exists = tp.partition in range(services.metadata.partition_count(tp.topic))
+                if code == errors_pb2.UNKNOWN_TOPIC_OR_PARTITION and exists:
+                    # A client that asked a certain broker waits for no other replica, as in Kafka.
+                    code = errors_pb2.NOT_LEADER_OR_FOLLOWER
                 described |= {
-                    "error_code": error.code,
+                    "error_code": code,
                     "error_message": error.message,
                     "active_producers": [],
                 }

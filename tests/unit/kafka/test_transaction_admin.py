@@ -162,3 +162,16 @@ async def test_f5_whoever_asks_sees_what_they_may_describe(tmp_path: Path) -> No
     assert pay.error_code == 0
     assert list(pay.topics) == [], "the topic may not be described"
     assert other.error_code == errors_pb2.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+async def test_a_broker_without_a_replica_of_an_existing_partition_is_no_follower(
+    ask: Ask, inside: FakeBrokerInside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka's client repeats UNKNOWN_TOPIC_OR_PARTITION until its time is over."""
+    monkeypatch.setattr(inside.replicas, "_log", lambda _tp: None)
+    asked = {"topics": [{"name": "t", "partition_indexes": [0, 9]}]}
+    (topic,) = (await ask(PRODUCERS, 0, asked)).topics
+    assert [one.error_code for one in topic.partitions] == [
+        errors_pb2.NOT_LEADER_OR_FOLLOWER,
+        errors_pb2.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
