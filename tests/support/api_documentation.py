@@ -13,10 +13,11 @@ from quorate.broker.kafka.api_table import api_table
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "CLIENTS.md"
 
-NOT_SERVED: Final = "–"
+NOT_SERVED: Final = "no"
 
 _ROW: Final = re.compile(
-    r"^\| (?P<key>\d+) \| (?P<name>\w+) \| (?P<kafka>[\d–]+) \| (?P<here>[\d–]+) \| (?P<why>.*?) ?\|$",
+    r"^\| (?P<key>\d+) \| (?P<name>\w+) \| (?P<kafka>[\d-]+) \| (?P<here>[\d-]+|no) "
+    r"\| (?P<why>.*?) ?\|$",
     re.MULTILINE,
 )
 
@@ -45,7 +46,7 @@ def served(key: int) -> str:
     if api is None:
         return NOT_SERVED
     least, most = api.min_version, api.max_version
-    return str(least) if least == most else f"{least}–{most}"
+    return str(least) if least == most else f"{least}-{most}"
 
 
 def rewritten(text: str) -> str:

@@ -1,4 +1,4 @@
-"""docs/CLIENTS.md says of every API of Kafka whether it is served, in which versions, or why not."""
+"""docs/CLIENTS.md says of every API of Kafka which versions are served, or why none is."""
 
 from quorate.broker.kafka.api_table import api_table
 from tests.support.api_documentation import DOCUMENT, NOT_SERVED, rewritten, rows
