@@ -14,7 +14,7 @@ from quorate.broker.coordinator.transactions.state.transaction_metadata import (
 from quorate.broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from quorate.broker.log.batches.control_batches import EndMarker
 from quorate.broker.replication.api import MarkerEntry
-from quorate.broker.replication.hosting.hosted_partition import HostedPartition, not_leader
+from quorate.broker.replication.hosting.hosted_partition import HostedPartition
 from quorate.broker.replication.manager import ReplicaManager
 from quorate.broker.replication.serving.producer_states import ProducerState, producer_states
 from quorate.broker.security.authorizer import Authorizer, caller_of
@@ -148,7 +148,7 @@ class TransactionAdmin:
         """
         hosted = self._replicas.table.named(tp)
         if hosted is None or not hosted.leads:
-            raise KafkaError(*not_leader(tp, hosted))
+            raise KafkaError(*self._replicas.table.not_leader(tp, hosted))
         states = await producer_states(hosted.log, only_open=True)
         found = next((one for one in states if one.transaction_start_offset == start_offset), None)
         if found is None:

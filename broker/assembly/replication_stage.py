@@ -79,5 +79,6 @@ def _replica_manager(shared: SharedParts, store: LogManager) -> ReplicaManager:
         throttles=ReplicationThrottles.configured(shared.live),
         clock=shared.environment,
         network=shared.environment,
+        partition_count=shared.cache.partition_count,
         verifier=verifier,
     )

@@ -37,7 +37,7 @@ from quorate.broker.replication.fetching.replica_fetcher_manager import (
 )
 from quorate.broker.replication.hosting.delayed_fetch import DelayedFetch, FetchPosition
 from quorate.broker.replication.hosting.delayed_produce import DelayedProduce
-from quorate.broker.replication.hosting.hosted_partition import HostedPartition, not_leader
+from quorate.broker.replication.hosting.hosted_partition import HostedPartition
 from quorate.broker.replication.hosting.partition_limits import PartitionLimits
 from quorate.broker.replication.hosting.partition_table import PartitionTable
 from quorate.broker.replication.hosting.replication_throttle import ReplicationThrottles
@@ -99,18 +99,25 @@ class ReplicaManager(LogManagerListener):
         throttles: ReplicationThrottles,
         clock: Clock,
         network: PeerNetwork,
+        partition_count: Callable[[str], int],
         verifier: TransactionVerifier | None = None,
         assignments: AssignmentCheck | None = None,
         start_cleaner: Callable[[], CleanerWorker] = CleanerProcess,
     ) -> None:
         """Host the logs of ``store``.
 
-        ``network`` opens the channels to leaders. Without a ``verifier`` transactions begin
+        ``network`` opens the channels to leaders. ``partition_count`` returns the partitions of a
+        topic, 0 if this broker knows none. Without a ``verifier`` transactions begin
         unverified. ``assignments`` asks the quorum about strays; by default it reads ``metadata``.
         ``start_cleaner`` starts the process that compacts, when it is needed.
         """
         self.table = PartitionTable(
-            identity.broker_id, store, limits=limits, throttles=throttles, clock=clock
+            identity.broker_id,
+            store,
+            limits=limits,
+            throttles=throttles,
+            clock=clock,
+            partition_count=partition_count,
         )
         self._limits = limits
         self._isr_manager = IsrManager(self.table, quorum, metadata, identity)
@@ -275,11 +282,12 @@ class ReplicaManager(LogManagerListener):
         """Return the producers that a replica of this broker knows.
 
         Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, there is no replica here.
+            KafkaError: There is no replica here: NOT_LEADER_OR_FOLLOWER, or
+                UNKNOWN_TOPIC_OR_PARTITION if there is no such partition.
         """
         hosted = self.table.named(tp)
         if hosted is None:
-            raise KafkaError(*not_leader(tp, hosted))
+            raise KafkaError(*self.table.not_leader(tp, hosted))
         return await producer_states(hosted.log)
 
     def write_markers(

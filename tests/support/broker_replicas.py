@@ -108,6 +108,8 @@ class BrokerReplicas:
         self.limits = FixedLimits(lag_time=100_000, min_insync=min_insync_replicas)
         self.store = MemoryLogStore()
         self.identity = registered(1, 5)
+        self.partition_counts: dict[str, int] = {}
+        """Topic → its partitions, wherever they are, as far as this broker was told."""
         self.verifier = verifier
         self.clock: Clock = StandingClock(self)
         self.manager: ReplicaManager
@@ -135,6 +137,7 @@ class BrokerReplicas:
             throttles=self.limits.throttles(),
             clock=self.clock,
             network=RealNetwork(),
+            partition_count=lambda topic: self.partition_counts.get(topic, 0),
             verifier=self.verifier,
         )
         self.store.tell(cast("Any", self.manager.on_flushed))

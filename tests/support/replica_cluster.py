@@ -148,6 +148,7 @@ class ReplicaNode:
             throttles=self.limits.throttles(),
             clock=ProcessClock(),
             network=RealNetwork(),
+            partition_count=self.cache.partition_count,
         )
         events.subscribe(self.manager)
         self.manager.start()

@@ -71,6 +71,11 @@ class LeaderEpochCache:
         is_known = index < len(self._epochs) and self._epochs[index] == epoch
         return self._starts[index] if is_known else NO_OFFSET
 
+    def epoch_of(self, offset: int) -> LeaderEpoch:
+        """Return the epoch in which the record at ``offset`` was written, or ``NO_EPOCH``."""
+        index = bisect_right(self._starts, offset) - 1
+        return LeaderEpoch(self._epochs[index]) if index >= 0 else NO_EPOCH
+
     def end_offset_for(self, epoch: LeaderEpoch, log_end_offset: int) -> EpochEnd:
         """Return the end of ``epoch``, or of the largest known epoch below it, in this log
         (KIP-279).

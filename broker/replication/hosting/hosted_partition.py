@@ -285,11 +285,3 @@ class HostedPartition:
             return None
         self._checkpointed_high_watermark = high_watermark
         return high_watermark
-
-
-def not_leader(tp: TopicPartition, hosted: HostedPartition | None) -> tuple[int, str]:
-    """Return the code and message for a partition that this broker does not lead (C12, C19)."""
-    if hosted is None:
-        return errors_pb2.UNKNOWN_TOPIC_OR_PARTITION, f"this broker has no replica of {tp}"
-    leader = hosted.replica.leader
-    return errors_pb2.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {tp}: {leader} does"

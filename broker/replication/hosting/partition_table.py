@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 from quorate.broker.log import LogManager, PartitionLog, StoredLog
@@ -72,7 +72,9 @@ class PartitionTable:
         limits: PartitionLimits,
         throttles: ReplicationThrottles,
         clock: Clock,
+        partition_count: Callable[[str], int],
     ) -> None:
+        """``partition_count`` returns the partitions of a topic, 0 if this broker knows none."""
         self.broker_id: Final = broker_id
         self.store: Final = store
         self.throttles: Final = throttles
@@ -82,6 +84,7 @@ class PartitionTable:
         self.silence = PeerSilence()
         self._tick_often_until_ms = 0
         self._limits = limits
+        self._partition_count = partition_count
         self._listeners: dict[str, LeadershipListener] = {}
         self._by_id: dict[TopicIdPartition, HostedPartition] = {}
         self._by_name: dict[TopicPartition, HostedPartition] = {}
@@ -115,6 +118,21 @@ class PartitionTable:
         if topic_id is None or hosted is None or hosted.tip.topic_id == topic_id:
             return hosted
         return None
+
+    def not_leader(self, tp: TopicPartition, hosted: HostedPartition | None) -> tuple[int, str]:
+        """Return the code and message for a partition that this broker does not lead (C12, C19).
+
+        A client that is told NOT_LEADER_OR_FOLLOWER asks where the leader is. One that is told
+        UNKNOWN_TOPIC_OR_PARTITION may ask the same broker again, so this is for partitions that are
+        nowhere.
+        """
+        if hosted is not None:
+            message = f"this broker does not lead {tp}: {hosted.replica.leader} does"
+            return errors_pb2.NOT_LEADER_OR_FOLLOWER, message
+        message = f"this broker has no replica of {tp}"
+        if 0 <= tp.partition < self._partition_count(tp.topic):
+            return errors_pb2.NOT_LEADER_OR_FOLLOWER, message
+        return errors_pb2.UNKNOWN_TOPIC_OR_PARTITION, message
 
     def high_watermark(self, tp: TopicPartition) -> int | None:
         """Return the high watermark as it is known here, or None without a replica."""

@@ -19,7 +19,7 @@ from quorate.broker.quota.client_memory import ResponseLease, ResponseMemory
 from quorate.broker.quota.stream_pace import StreamPace
 from quorate.broker.replication.api import Isolation, isolation_of
 from quorate.broker.replication.frames import pack_frame
-from quorate.broker.replication.hosting.hosted_partition import HostedPartition, not_leader
+from quorate.broker.replication.hosting.hosted_partition import HostedPartition
 from quorate.broker.replication.hosting.partition_table import PartitionTable
 from quorate.broker.replication.manager import ReplicaManager
 from quorate.broker.replication.partition.checks import check_leader_epoch
@@ -240,10 +240,7 @@ class RangeReadService:
             )
         if hosted is not None and (hosted.leads or _follows_as(hosted, wanted)):
             return hosted
-        if topic is not None and 0 <= wanted.partition < len(topic.partitions):
-            message = f"this broker does not lead {tp}"
-            raise KafkaError(errors_pb2.NOT_LEADER_OR_FOLLOWER, message)
-        raise KafkaError(*not_leader(tp, hosted))
+        raise KafkaError(*self._table.not_leader(tp, hosted))
 
     def _refusal(self, wanted: replication_pb2.RangeReadRequest, error: KafkaError) -> bytes:
         tp = TopicPartition(wanted.topic, wanted.partition)

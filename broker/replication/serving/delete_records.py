@@ -10,7 +10,7 @@ from typing import Final
 
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.replication.api import DeleteOutcome, DeleteRecordsPartition
-from quorate.broker.replication.hosting.hosted_partition import HostedPartition, not_leader
+from quorate.broker.replication.hosting.hosted_partition import HostedPartition
 from quorate.broker.replication.hosting.partition_table import PartitionTable
 from quorate.broker.replication.wakeup import Wakeup
 from quorate_proto.v1 import errors_pb2
@@ -38,7 +38,7 @@ class RecordDeleter:
     async def _delete(self, want: DeleteRecordsPartition, deadline_ms: int) -> DeleteOutcome:
         hosted = self._table.named(want.tp)
         if hosted is None or not hosted.leads:
-            return DeleteOutcome(not_leader(want.tp, hosted)[0])
+            return DeleteOutcome(self._table.not_leader(want.tp, hosted)[0])
         committed = hosted.replica.high_watermark
         offset = committed if want.offset == HIGH_WATERMARK else want.offset
         if not 0 <= offset <= committed:

@@ -19,7 +19,7 @@ from quorate.broker.replication.api import (
     OffsetOutcome,
 )
 from quorate.broker.replication.hosting.delayed_fetch import DelayedFetch, FetchPosition
-from quorate.broker.replication.hosting.hosted_partition import HostedPartition, not_leader
+from quorate.broker.replication.hosting.hosted_partition import HostedPartition
 from quorate.broker.replication.hosting.partition_table import PartitionTable
 from quorate.broker.replication.partition.checks import check_fetch_offset, check_leader_epoch
 from quorate.broker.replication.partition.effects import ReplicaRole
@@ -120,9 +120,10 @@ class RecordReader:
         """Return the latest (-1), earliest (-2) or first offset at or after a timestamp.
 
         The latest is where consumers of that isolation stop reading; -3 asks for the offset of the
-        greatest timestamp. The error is OFFSET_NOT_AVAILABLE where the answer may lie beyond the
-        watermark of a leader that does not know yet how much is committed: what a client was told
-        once must not be taken back (C19).
+        greatest timestamp. The leader epoch is that of the record at the offset, by which consumers
+        notice truncation (KIP-320). The error is OFFSET_NOT_AVAILABLE where the answer may lie
+        beyond the watermark of a leader that does not know yet how much is committed: what a client
+        was told once must not be taken back (C19).
         """
         hosted, code = self._led(tp, current_leader_epoch)
         if hosted is None:
@@ -130,7 +131,7 @@ class RecordReader:
         replica, partition_log = hosted.replica, hosted.log
         epoch = replica.leader_epoch
         if timestamp_ms == EARLIEST_TIMESTAMP_MS:
-            return OffsetOutcome(offset=partition_log.log_start_offset, leader_epoch=epoch)
+            return _located(hosted, partition_log.log_start_offset)
         end_offset = end_of_reads(hosted, isolation)
         not_yet = errors_pb2.NONE
         if not replica.knows_what_is_committed:
@@ -148,7 +149,7 @@ class RecordReader:
             found = partition_log.offset_for_timestamp(timestamp_ms, end_offset)
         if found is None:
             return OffsetOutcome(not_yet, leader_epoch=epoch)
-        return OffsetOutcome(offset=found[0], timestamp_ms=found[1], leader_epoch=epoch)
+        return _located(hosted, *found)
 
     def offset_for_leader_epoch(
         self, tp: TopicPartition, current_leader_epoch: int, leader_epoch: int
@@ -163,7 +164,7 @@ class RecordReader:
         """Return the partition if it is led here in that epoch, or None and an error code."""
         hosted = self._table.named(tp)
         if hosted is None or not hosted.leads:
-            return None, not_leader(tp, hosted)[0]
+            return None, self._table.not_leader(tp, hosted)[0]
         return _in_epoch(hosted, current_leader_epoch)
 
     async def _read(
@@ -267,12 +268,13 @@ class RecordReader:
         if hosted is None:
             return None, self._code_of_absent(want)
         if not hosted.leads and (near is None or hosted.replica.role is not ReplicaRole.FOLLOWER):
-            return None, not_leader(want.tp, hosted)[0]
+            return None, self._table.not_leader(want.tp, hosted)[0]
         return _in_epoch(hosted, want.current_leader_epoch)
 
     def _code_of_absent(self, want: FetchPartition) -> int:
-        is_other_topic = self._table.named(want.tp) is not None
-        return errors_pb2.INCONSISTENT_TOPIC_ID if is_other_topic else not_leader(want.tp, None)[0]
+        if self._table.named(want.tp) is not None:
+            return errors_pb2.INCONSISTENT_TOPIC_ID
+        return self._table.not_leader(want.tp, None)[0]
 
 
 def _in_epoch(
@@ -288,6 +290,17 @@ def end_of_reads(hosted: HostedPartition, isolation: Isolation) -> int:
     if isolation is Isolation.READ_COMMITTED:
         return hosted.last_stable_offset
     return hosted.replica.high_watermark
+
+
+def _located(hosted: HostedPartition, offset: int, timestamp_ms: int = -1) -> OffsetOutcome:
+    """Return the offset with the leader epoch of its record, or of the next record to be written
+    there."""
+    partition_log = hosted.log
+    is_written = offset < partition_log.log_end_offset
+    epoch = (
+        partition_log.leader_epochs.epoch_of(offset) if is_written else hosted.replica.leader_epoch
+    )
+    return OffsetOutcome(offset=offset, timestamp_ms=timestamp_ms, leader_epoch=epoch)
 
 
 def epoch_end(hosted: HostedPartition, leader_epoch: int) -> EpochEndOffset:

@@ -27,7 +27,7 @@ from quorate.broker.replication.hosting.delayed_produce import (
     ProduceDeadlines,
     ProducePurgatory,
 )
-from quorate.broker.replication.hosting.hosted_partition import HostedPartition, not_leader
+from quorate.broker.replication.hosting.hosted_partition import HostedPartition
 from quorate.broker.replication.hosting.partition_table import PartitionTable
 from quorate.broker.replication.serving.sequence_gaps import SequenceGaps
 from quorate.broker.replication.serving.transaction_verification import (
@@ -346,7 +346,7 @@ class RecordAppender:
                 errors_pb2.UNKNOWN_TOPIC_ID,
                 f"{entry.tp} is not of topic id {entry.topic_id.hex()}: the topic was re-created",
             )
-        return KafkaError(*not_leader(entry.tp, hosted))
+        return KafkaError(*self._table.not_leader(entry.tp, hosted))
 
     def _check_order(self, hosted: HostedPartition, entry: ProduceEntry) -> None:
         """Refuse what must not be appended before a batch that was refused.

@@ -1,74 +1,76 @@
-"""``python -m tests.clients.suites SUITE CHECKOUT``: runs it and prints what became of it."""
+"""``python -m tests.clients.suites SUITE …``: runs a suite and says what became of each test."""
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 import click
 
 from tests.clients.suites import aiokafka, kafka_java, kafka_python, librdkafka
-from tests.clients.suites.cases import Case, judge, table
-from tests.clients.suites.clusters import suite_cluster
+from tests.clients.suites.cases import Case
+from tests.clients.suites.findings import Expected, write_passed
+from tests.clients.suites.reports import closing_line, line, unexplained, write_json
+from tests.clients.suites.selection import Selection
+
+OF_CHECKOUTS: Final[Mapping[str, Callable[[Path, Selection], Iterator[Case]]]] = {
+    "aiokafka": aiokafka.cases,
+    "kafka-python": kafka_python.cases,
+    "librdkafka": librdkafka.cases,
+    "librdkafka-full": partial(librdkafka.cases, quick=False),
+}
+"""Suite → how the tests of a checkout are run."""
+
+FETCHED: Final[Mapping[str, Callable[[Selection, Path | None], Iterator[Case]]]] = {
+    "kafka-java": kafka_java.run,
+}
+"""Suites that are fetched by the tools of their language."""
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.clients.suites")
-    parser.add_argument("suite", choices=["kafka-java", "kafka-python", "aiokafka", "librdkafka"])
-    parser.add_argument(
-        "source", type=Path, nargs="?", help="its checkout; librdkafka's is built; kafka-java: none"
-    )
-    parser.add_argument("--only", default="", help="tests whose name contains this")
-    parser.add_argument("--full", action="store_true", help="librdkafka: not its quick mode")
-    given = parser.parse_args()
-    if given.suite == "kafka-java":
-        sys.exit(0 if _kafka_java(given.only) else 1)
-    if given.source is None:
-        parser.error("the suite's checkout is not given")
-    source = given.source.resolve()
-    if given.suite == "librdkafka":
-        names = [name for name in librdkafka.test_names(source) if given.only in name]
-        ended_well = _librdkafka(source, names, quick=not given.full)
-    else:
-        ended_well = _of_python(given.suite, source)
-    sys.exit(0 if ended_well else 1)
-
-
-def _kafka_java(only: str) -> bool:
-    missing = kafka_java.missing_tool()
-    if missing is not None:
-        click.echo(f"kafka-java: not run, since there is no {missing}")
-        return True
+    given = _arguments()
+    expected = Expected.load(given.suite)
     cases = []
-    for case in kafka_java.run(only):
+    for case in _cases(given, Selection(expected, given.only, given.all)):
         cases.append(case)
-        click.echo(f"{case.result:7}  {case.name}  {case.reason[:160]}")
-    click.echo(table("kafka-java", cases, {}))
-    return bool(cases) and not judge(cases, {}).unexpected
-
-
-def _of_python(name: str, source: Path) -> bool:
-    suite = kafka_python if name == "kafka-python" else aiokafka
-    ended_well = True
-    for brokers, known in ((3, suite.ASKS_FOR_ONE_BROKER), (1, {})):
-        with suite_cluster(brokers, suite.CONFIG) as cluster:
-            cases = suite.run(source, cluster.bootstrap)
-        ended_well &= _told(f"{name}, {brokers} broker(s)", cases, known)
-    return ended_well
-
-
-def _librdkafka(source: Path, names: Sequence[str], *, quick: bool) -> bool:
-    cases = []
-    with suite_cluster(3, librdkafka.CONFIG) as cluster:
-        for case in librdkafka.run(source, cluster.bootstrap, names, quick=quick):
+        click.echo(line(case, expected))
+    if not given.only:
+        for case in expected.gone(cases):
             cases.append(case)
-            click.echo(f"{case.result:7}  {case.name}  {case.reason[:90]}")
-    return _told("librdkafka, 3 brokers", cases, librdkafka.KNOWN)
+            click.echo(line(case, expected))
+    if given.write_passed:
+        write_passed(given.suite, cases)
+    if given.json is not None:
+        write_json(given.json, given.suite, cases, expected)
+    click.echo(closing_line(given.suite, cases, expected))
+    sys.exit(1 if unexplained(cases, expected) or not cases else 0)
 
 
-def _told(title: str, cases: Sequence[Case], known: Mapping[str, str]) -> bool:
-    click.echo(table(title, cases, known))
-    return not judge(cases, known).unexpected
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.clients.suites")
+    parser.add_argument("suite", choices=sorted({*OF_CHECKOUTS, *FETCHED}))
+    parser.add_argument(
+        "source", type=Path, nargs="?", help="its checkout, built; none for a suite that is fetched"
+    )
+    parser.add_argument("--only", default="", metavar="PATTERN", help="a part of a name, or a*b")
+    parser.add_argument("--all", action="store_true", help="those that do not apply as well")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="the results, for programs")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="kafka-java: stack traces")
+    parser.add_argument(
+        "--write-passed", action="store_true", help="what passes now is what passes from now on"
+    )
+    given = parser.parse_args()
+    if (given.suite in OF_CHECKOUTS) != (given.source is not None):
+        parser.error(f"{given.suite} is run from a checkout, which SOURCE names")
+    return given
+
+
+def _cases(given: argparse.Namespace, selection: Selection) -> Iterator[Case]:
+    if given.suite in FETCHED:
+        return FETCHED[given.suite](selection, given.log)
+    return OF_CHECKOUTS[given.suite](given.source.resolve(), selection)
 
 
 if __name__ == "__main__":

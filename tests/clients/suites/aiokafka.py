@@ -9,12 +9,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from tests.clients.suites.cases import Case
-from tests.clients.suites.kafka_python import cases_of, import_path
+from tests.clients.suites.clusters import suite_cluster
+from tests.clients.suites.kafka_python import cases_of, import_path, on_brokers
+from tests.clients.suites.selection import Selection
 
 TESTS: Final = tuple(
     f"tests/test_{part}.py"
@@ -32,15 +34,7 @@ CONFIG: Final[Mapping[str, object]] = {
 }
 """As in the suite's image."""
 
-ASKS_FOR_ONE_BROKER: Final = {
-    "test_metadata": "there is to be one broker",
-    "test_describe_cluster": "there is to be one broker",
-    "test_describe_configs_broker": "there is to be one broker",
-    "test_concurrent_send_on_different_connection_groups": "any broker is to lead the partition",
-    "test_no_concurrent_send_on_connection": "any broker is to lead the partition",
-    "test_manual_subscribe_pattern": "its pattern matches the topic of the test before, too",
-}
-"""May fail with three brokers, Kafka's own as well."""
+_BROKERS: Final = (3, 1)
 
 _IMAGE: Final = "aiolibs/kafka:2.13_2.8.1"
 """The newest one that the suite knows; nothing is pulled."""
@@ -48,8 +42,16 @@ _IMAGE: Final = "aiolibs/kafka:2.13_2.8.1"
 _TEST_TIMEOUT_S: Final = 120
 
 
-def run(source: Path, bootstrap: str) -> list[Case]:
-    """Runs the tests of the checkout ``source``; takes some minutes."""
+def cases(source: Path, selection: Selection) -> Iterator[Case]:
+    """Run the tests of the checkout ``source`` against three brokers and against one; takes some
+    minutes."""
+    for brokers in _BROKERS:
+        with suite_cluster(brokers, CONFIG) as cluster:
+            yield from on_brokers(brokers, run(source, cluster.bootstrap, selection.only))
+
+
+def run(source: Path, bootstrap: str, only: str = "") -> list[Case]:
+    """Run the tests of the checkout ``source``."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         shutil.copytree(source / "tests", folder / "tests")
@@ -62,7 +64,7 @@ def run(source: Path, bootstrap: str) -> list[Case]:
                 *(sys.executable, "-m", "pytest", *options, "-p", "aiokafka_plugin"),
                 *(word for name in without for word in ("-p", name)),
                 *("--docker-image", _IMAGE, f"--timeout={_TEST_TIMEOUT_S}"),
-                *(f"--junitxml={report}", *TESTS),
+                *(f"--junitxml={report}", "-k", only, *TESTS),
             ],
             cwd=folder,
             env={

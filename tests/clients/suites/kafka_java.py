@@ -1,100 +1,174 @@
-"""Kafka's own compiled client tests, run by a small Java program that asks for clusters of ours.
+"""Kafka's own compiled client tests, each against a cluster of ours as its annotations ask for one.
 
-Maven fetches the tests and what they need; ``java/SuiteRunner.java`` is compiled against that. It
-prints ``CLUSTER brokers key=value…`` before a test, is answered ``READY bootstrap`` or ``REFUSED
-why``, and prints ``RESULT`` after it. One cluster runs at a time, and
-each test has its own: tests of a class create topics of the same name.
+Maven fetches the tests and what they need. ``java/SuiteRunner.java`` is compiled against that, lists
+the tests, and runs the ones that it is told to.
 """
 
+import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Final, cast
+from typing import Final, Self
 from zipfile import ZipFile
+
+import click
 
 from quorate.cluster.local_cluster_errors import LocalClusterError
 from quorate.cluster.settings import check_settings
 from quorate.common.configuration import ConfigError
-from tests.clients.suites.cases import Case, Result
-from tests.clients.suites.clusters import suite_cluster
+from quorate.testing import RunningCluster
+from tests.clients.suites.cases import Case
+from tests.clients.suites.clusters import PLAIN_LOGIN, suite_cluster
+from tests.clients.suites.java_process import JavaProcess
+from tests.clients.suites.selection import Selection
 
-CONFIG: Final[Mapping[str, object]] = {"group.initial.rebalance.delay.ms": 0}
+TEST_LIMIT_MS: Final = 120_000
+"""Some tests wait for 60 s when all is well."""
+
+_FIRST_CONTROLLER: Final = 3000
+"""Kafka's test kit numbers its controllers from here on. Any broker of ours may be the controller."""
+
+_LOG_LEVEL: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+"""More: ``JDK_JAVA_OPTIONS=-Dorg.slf4j.simpleLogger.log.org.apache.kafka=debug``."""
 
 _JAVA: Final = Path(__file__).with_name("java")
 _TESTS_JAR: Final = "kafka-clients-integration-tests-"
 
 
+@dataclass(frozen=True, slots=True)
+class AskedCluster:
+    """What the annotations of a test ask for. ``left_out``: properties that Quorate does not
+    know."""
+
+    brokers: int
+    config: Mapping[str, object]
+    broker_configs: Mapping[int, Mapping[str, object]]
+    left_out: Sequence[str]
+
+    @classmethod
+    def parse(cls, fields: Sequence[str]) -> Self:
+        """Read ``brokers=3``, ``security=PLAINTEXT``, ``set:key=value``, ``set.0:key=value`` and
+        ``feature:name=level``."""
+        brokers = 1
+        config: dict[str, object] = {}
+        some: dict[int, dict[str, object]] = {}
+        left_out = []
+        for word, value in (_split(field) for field in fields):
+            kind, _, key = word.partition(":")
+            if kind == "brokers":
+                brokers = int(value)
+            elif word == "security" and value == "SASL_PLAINTEXT":
+                config |= PLAIN_LOGIN
+            elif kind == "feature" or (key and not _is_known(key, value)):
+                left_out.append(f"{key}={value}")
+            elif kind == "set":
+                config[key] = value
+            elif key:
+                some.setdefault(int(kind.removeprefix("set.")), {})[key] = value
+        for broker in (one for one in list(some) if one >= _FIRST_CONTROLLER):
+            config |= some.pop(broker)
+        return cls(brokers, config, some, left_out)
+
+
+def _split(field: str) -> tuple[str, str]:
+    word, _, value = field.partition("=")
+    return word, value
+
+
+def _is_known(key: str, value: str) -> bool:
+    try:
+        check_settings({key: value})
+    except ConfigError:
+        return False
+    return True
+
+
 def missing_tool() -> str | None:
-    """The first tool that the suite needs and this machine has not."""
+    """Return the first tool that the suite needs and this machine has not."""
     return next((tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None), None)
 
 
-def run(only: str) -> Iterator[Case]:
-    """Runs the tests whose ``Class.method`` contains ``only``, each on a cluster as it asks."""
-    with tempfile.TemporaryDirectory(prefix="quorate-kafka-java-") as made, ExitStack() as stack:
-        folder = Path(made)
-        class_path = _class_path(folder)
-        sources = [str(path) for path in _JAVA.glob("*.java")]
-        subprocess.run(["javac", "-d", made, "-cp", class_path, *sources], check=True)
-        runner = stack.enter_context(
-            subprocess.Popen(
-                ["java", "-cp", f"{made}:{class_path}", "SuiteRunner", only, *_classes(class_path)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-            )
-        )
-        stack.callback(runner.kill)
-        yield from _answer(cast(IO[str], runner.stdout), cast(IO[str], runner.stdin))
+def class_path(folder: Path, *, offline: bool = False) -> str:
+    """Return the class path of the tests and of the runner, which is compiled into ``folder``.
 
-
-def _answer(said: IO[str], answers: IO[str]) -> Iterator[Case]:
-    with ExitStack() as cluster:
-        left_out = ""
-        for line in said:
-            kind, _, rest = line.rstrip("\n").partition("\t")
-            if kind == "RESULT":
-                result, name, reason = rest.split("\t")
-                yield Case(name, cast(Result, result), reason + left_out)
-            elif kind == "CLUSTER":
-                try:
-                    cluster.close()
-                    brokers, *settings = rest.split("\t")
-                    config, left_out = _settings(settings)
-                    started = cluster.enter_context(suite_cluster(int(brokers), config))
-                    answer = f"READY\t{started.bootstrap}"
-                except (ConfigError, LocalClusterError, OSError) as error:
-                    answer = "REFUSED\t" + " ".join(str(error).split())
-                answers.write(answer + "\n")
-                answers.flush()
-
-
-def _settings(pairs: Sequence[str]) -> tuple[Mapping[str, object], str]:
-    """What a broker of ours takes of the test's properties, and a note that names the others."""
-    config, refused = dict(CONFIG), []
-    for key, _, value in (pair.partition("=") for pair in pairs):
-        try:
-            check_settings({key: value})
-        except ConfigError:
-            refused.append(key)
-        else:
-            config[key] = value
-    return config, f" (without {', '.join(refused)})" if refused else ""
-
-
-def _class_path(folder: Path) -> str:
+    Raises:
+        subprocess.CalledProcessError: with ``offline``, Maven has not fetched the tests before.
+    """
     output = folder / "class-path"
     goal = ["dependency:build-classpath", f"-Dmdep.outputFile={output}"]
-    subprocess.run(["mvn", "-q", "-B", "-f", str(_JAVA / "pom.xml"), *goal], check=True)
-    return output.read_text().strip()
+    maven = ["mvn", "-q", "-B", *(["-o"] if offline else []), "-f", str(_JAVA / "pom.xml")]
+    subprocess.run([*maven, *goal], check=True, stdout=subprocess.DEVNULL)
+    fetched = output.read_text().strip()
+    sources = [str(path) for path in _JAVA.glob("*.java")]
+    subprocess.run(["javac", "-d", str(folder), "-cp", fetched, *sources], check=True)
+    return f"{folder}:{fetched}"
 
 
-def _classes(class_path: str) -> list[str]:
-    jar = next(path for path in class_path.split(":") if Path(path).name.startswith(_TESTS_JAR))
+def _classes(path: str) -> list[str]:
+    """Return the names of the classes with tests."""
+    jar = next(one for one in path.split(":") if Path(one).name.startswith(_TESTS_JAR))
     with ZipFile(jar) as opened:
         names = [name for name in opened.namelist() if name.endswith("Test.class")]
     return sorted(name.removesuffix(".class").replace("/", ".") for name in names)
+
+
+class JavaSuite:
+    """The tests of a class path, and the process that runs them. A context manager."""
+
+    def __init__(self, path: str, log: Path) -> None:
+        """``log`` receives what the tests print, and where they failed."""
+        limit = str(TEST_LIMIT_MS)
+        command = ["java", _LOG_LEVEL, "-cp", path, "SuiteRunner", limit, *_classes(path)]
+        self._process = JavaProcess(command, log)
+        self.clusters = {
+            name: AskedCluster.parse(fields) for name, *fields in self._process.listed()
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._process.end()
+
+    def run(self, names: Sequence[str]) -> Iterator[Case]:
+        """Run tests one after the other, each on a cluster of its own: tests of a class create
+        topics of the same name."""
+        for name in names:
+            yield self._run(name, self.clusters[name])
+
+    def _run(self, name: str, asked: AskedCluster) -> Case:
+        try:
+            with suite_cluster(asked.brokers, asked.config, asked.broker_configs) as cluster:
+                case = self._run_on(name, cluster)
+        except (ConfigError, LocalClusterError, OSError) as error:
+            case = Case(name, "failed", "no such cluster: " + " ".join(str(error).split()))
+        if case.result == "passed" or not asked.left_out:
+            return case
+        return replace(case, reason=f"{case.reason} (without {', '.join(asked.left_out)})")
+
+    def _run_on(self, name: str, cluster: RunningCluster) -> Case:
+        addresses = [f"{id}={cluster.broker_address(id)}" for id in cluster.broker_ids]
+        begin = time.monotonic()
+        result, reason = self._process.run(name, addresses, _operations(cluster))
+        return Case(name, result, reason, time.monotonic() - begin)
+
+
+def _operations(cluster: RunningCluster) -> Mapping[str, Callable[[int], None]]:
+    """Return what a test may have done to a broker."""
+    return {"STOP": cluster.stop_broker, "START": cluster.restart_broker}
+
+
+def run(selection: Selection, log: Path | None = None) -> Iterator[Case]:
+    """Fetch and compile the tests, and run those that are selected. ``log`` receives what they
+    print, and the stack traces of those that fail."""
+    with tempfile.TemporaryDirectory(prefix="quorate-kafka-java-") as made:
+        folder = Path(made)
+        with JavaSuite(class_path(folder), log or Path(os.devnull)) as suite:
+            names, left = selection.split(suite.clusters)
+            click.echo(f"{len(names)} tests to run, {len(left)} that do not apply")
+            yield from left
+            yield from suite.run(names)

@@ -8,11 +8,15 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from tests.clients.suites.cases import Case, Result
+from tests.clients.suites.clusters import suite_cluster
+from tests.clients.suites.selection import Selection
 
 KAFKA_VERSION: Final = "4.0.0"
 """Before share groups (KIP-932): 4.2 has them."""
@@ -45,11 +49,6 @@ _SUMMARY: Final = re.compile(
 )
 _LOCAL: Final = "Filtered due to negative test flags"
 
-KNOWN: Final[Mapping[str, str]] = {
-    "0081_admin": "sets flush.ms, which is the broker's to say, and a key of Kerberos",
-}
-"""Test → why it fails, where the fault is not ours."""
-
 _TOOLS: Final = {
     "kafka-acls.sh": 'exec {cli} acls "$@"\n',
     "kafka-topics.sh": (
@@ -71,10 +70,18 @@ def test_names(source: Path) -> list[str]:
     return list(dict.fromkeys(_NAME.findall((source / "tests" / "test.c").read_text())))
 
 
+def cases(source: Path, selection: Selection, *, quick: bool = True) -> Iterator[Case]:
+    """Run tests of a checkout that has been built, against three brokers."""
+    names, left = selection.split(test_names(source))
+    yield from left
+    with suite_cluster(3, CONFIG) as cluster:
+        yield from run(source, cluster.bootstrap, names, quick=quick)
+
+
 def run(
     source: Path, bootstrap: str, names: Iterable[str], *, quick: bool = True
 ) -> Iterator[Case]:
-    """Runs tests of a checkout that has been built, and tells of each when it has ended.
+    """Run tests of a checkout that has been built, and tell of each when it has ended.
 
     ``quick``: with fewer messages, and without the tests that shape sockets (``-Q -E``).
     """
@@ -90,9 +97,10 @@ def run(
             "LD_LIBRARY_PATH": f"{source / 'src'}{os.pathsep}{source / 'src-cpp'}",
         }
         for name in names:
+            begin = time.monotonic()
             case = _run_one(source, name, environment, ["-Q", "-E"] if quick else [])
             if case is not None:
-                yield case
+                yield replace(case, seconds=time.monotonic() - begin)
 
 
 def _run_one(

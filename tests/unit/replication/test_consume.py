@@ -2,6 +2,9 @@
 
 import asyncio
 
+import pytest
+
+from quorate.broker.common.errors import KafkaError
 from quorate.broker.quota.client_memory import ResponseLease, ResponseMemory
 from quorate.broker.replication.api import (
     FetchOutcome,
@@ -101,6 +104,24 @@ async def test_c12_fetch_at_a_non_leader_is_refused(broker: BrokerReplicas) -> N
     assert (await broker.fetch("nowhere", 0)).error_code == errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
 
 
+async def test_c19_a_client_that_asks_the_wrong_broker_learns_that_the_leader_is_elsewhere(
+    broker: BrokerReplicas,
+) -> None:
+    """A client that is told that there is no such partition asks the same broker again."""
+    broker.partition_counts["moved"] = 2
+    elsewhere = (TopicPartition("moved", 1), errors_pb2.NOT_LEADER_OR_FOLLOWER)
+    nowhere = (TopicPartition("moved", 2), errors_pb2.UNKNOWN_TOPIC_OR_PARTITION)
+    for tp, code in (elsewhere, nowhere):
+        assert broker.manager.list_offset(tp, -1).error_code == code
+        with pytest.raises(KafkaError) as refused:
+            await broker.manager.producer_states(tp)
+        assert refused.value.code == code
+    moved = errors_pb2.NOT_LEADER_OR_FOLLOWER
+    assert (await broker.fetch("moved", 0)).error_code == moved
+    assert (await broker.produce("moved", batch("a"))).error_code == moved
+    assert (await broker.delete("moved", 0)).error_code == moved
+
+
 async def test_c12_a_consumers_leader_epoch_is_checked(broker: BrokerReplicas) -> None:
     await broker.lead("orders", epoch=4)
     old = await broker.fetch("orders", 0, epoch=3)
@@ -120,6 +141,25 @@ async def test_c16_latest_is_the_watermark_and_earliest_the_log_start(
     assert broker.manager.list_offset(orders, 1_000).offset == 0
     unknown = broker.manager.list_offset(TopicPartition("orders", 7), -1)
     assert unknown.error_code == errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_c16_an_offset_is_told_with_the_leader_epoch_of_its_record(
+    broker: BrokerReplicas,
+) -> None:
+    await committed(broker, "a")
+    await broker.lead("orders", epoch=3, version=1, isr=(1,), replicas=(1,))
+    orders = TopicPartition("orders", 0)
+
+    def epochs() -> dict[int, int]:
+        """Of the latest offset, of the earliest, and of that of a time."""
+        asked = (-1, -2, 1_000)
+        return {at: broker.manager.list_offset(orders, at).leader_epoch for at in asked}
+
+    assert epochs() == {-1: 3, -2: 0, 1_000: 0}
+    await broker.produce("orders", batch("b"), acks=0)
+    broker.store.flush()
+    await broker.delete("orders", 1)
+    assert epochs() == {-1: 3, -2: 3, 1_000: 3}
 
 
 async def test_c19_a_new_leader_does_not_know_the_latest_offset_yet(

@@ -1,58 +1,93 @@
-import java.util.*;
+import java.util.Collection;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.TreeMap;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
+import kafka.server.ControllerServer;
+import kafka.server.KafkaBroker;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.FinalizedVersionRange;
 import org.apache.kafka.clients.consumer.GroupProtocol;
+import org.apache.kafka.common.acl.AccessControlEntry;
+import org.apache.kafka.common.acl.AclBinding;
+import org.apache.kafka.common.acl.AclBindingFilter;
 import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.test.ClusterInstance;
 import org.apache.kafka.common.test.api.ClusterConfig;
 import org.apache.kafka.common.test.api.Type;
+import org.apache.kafka.server.authorizer.Authorizer;
 import org.apache.kafka.server.fault.FaultHandlerException;
 import org.apache.kafka.test.TestUtils;
 
 /** A running Quorate cluster as Kafka's tests see theirs; what needs objects of a JVM broker is refused by that name. */
 final class SuiteCluster implements ClusterInstance {
+    private static final long WAIT_MS = 60_000;
+
+    private final ClusterConfig config;
+    private final Conversation conversation;
+    private final Map<Integer, SuiteBroker> brokers = new TreeMap<>();
     private final String bootstrap;
+    private volatile boolean ended = false;
 
-    SuiteCluster(String bootstrap) {
-        this.bootstrap = bootstrap;
+    /** {@code addresses}: broker id → host:port. */
+    SuiteCluster(ClusterConfig config, Map<Integer, String> addresses, Conversation conversation) {
+        this.config = config;
+        this.conversation = conversation;
+        this.bootstrap = String.join(",", addresses.values());
+        addresses.forEach((id, address) -> brokers.put(id, new SuiteBroker(id, address, this)));
     }
 
-    private static UnsupportedOperationException jvm(String what) {
-        return new UnsupportedOperationException("needs a JVM broker: " + what);
+    /** A thread that outlives its test can no longer do anything to the cluster of the next one. */
+    void end() {
+        ended = true;
     }
 
+    void ask(Object... fields) {
+        if (ended) throw new IllegalStateException("the test has ended");
+        conversation.ask(fields);
+    }
+
+    @Override public ClusterConfig config() { return config; }
     @Override public String bootstrapServers() { return bootstrap; }
     @Override public Type type() { return Type.KRAFT; }
-    @Override public ListenerName clientListener() { return new ListenerName("PLAINTEXT"); }
-    @Override public Set<GroupProtocol> supportedGroupProtocols() { return Set.of(GroupProtocol.CLASSIC); }
+    @Override public ListenerName clientListener() { return config.brokerListenerName(); }
     @Override public Optional<FaultHandlerException> firstFatalException() { return Optional.empty(); }
     @Override public Optional<FaultHandlerException> firstNonFatalException() { return Optional.empty(); }
-    @Override public void start() { }
     @Override public boolean started() { return true; }
-    @Override public boolean stopped() { return false; }
-    @Override public Map<Integer, kafka.server.KafkaBroker> brokers() { throw jvm("brokers()"); }
-    @Override public Map<Integer, kafka.server.ControllerServer> controllers() { throw jvm("controllers()"); }
-    @Override public ClusterConfig config() { throw new IllegalStateException("not wired: config()"); }
-    @Override public Map<String, Object> setClientSaslConfig(Map<String, Object> given) { return new HashMap<>(given); }
-    @Override public Set<Integer> controllerIds() { throw jvm("controllerIds()"); }
-    @Override public ListenerName controllerListenerName() { throw jvm("controllerListenerName()"); }
-    @Override public String bootstrapControllers() { throw jvm("bootstrapControllers()"); }
-    @Override public void stop() { throw new IllegalStateException("not wired: stop()"); }
-    @Override public void shutdownBroker(int id) { throw new IllegalStateException("not wired: shutdownBroker()"); }
-    @Override public void startBroker(int id) { throw new IllegalStateException("not wired: startBroker()"); }
+    @Override public boolean stopped() { return ended; }
+    @Override public void start() { }
+    @Override public void stop() { brokers.values().forEach(SuiteBroker::shutdown); }
+    @Override public void shutdownBroker(int id) { brokers.get(id).shutdown(); }
+    @Override public void startBroker(int id) { brokers.get(id).startup(); }
+    @Override public Set<Integer> brokerIds() { return brokers.keySet(); }
+    @Override public List<Integer> brokerBoundPorts() { return brokers.values().stream().map(SuiteBroker::port).toList(); }
+    @Override public Map<Integer, ControllerServer> controllers() { throw SuiteBroker.jvm("controllers()"); }
+    @Override public Set<Integer> controllerIds() { throw SuiteBroker.jvm("controllerIds()"); }
+    @Override public ListenerName controllerListenerName() { throw SuiteBroker.jvm("controllerListenerName()"); }
+    @Override public String bootstrapControllers() { throw SuiteBroker.jvm("bootstrapControllers()"); }
+    @Override public List<Authorizer> authorizers() { throw SuiteBroker.jvm("authorizers()"); }
+    @Override public void ensureConsistentMetadata() { }
+    @Override public void ensureConsistentMetadata(Collection<KafkaBroker> some, Collection<ControllerServer> controllers) { }
 
-    @Override public Set<Integer> brokerIds() {
+    @Override public Map<Integer, KafkaBroker> brokers() {
+        return brokers.entrySet().stream().collect(Collectors.toMap(Map.Entry::getKey, entry -> entry.getValue().broker));
+    }
+
+    /** As in Kafka, the cluster has the protocol of KIP-848 if its feature {@code group.version} is at least 1. */
+    @Override public Set<GroupProtocol> supportedGroupProtocols() {
         try (Admin admin = admin()) {
-            Set<Integer> ids = new TreeSet<>();
-            admin.describeCluster().nodes().get(30, TimeUnit.SECONDS).forEach(node -> ids.add(node.id()));
-            return ids;
+            FinalizedVersionRange level = admin.describeFeatures().featureMetadata().get(30, TimeUnit.SECONDS)
+                .finalizedFeatures().get("group.version");
+            return level != null && level.maxVersionLevel() >= 1
+                ? Set.of(GroupProtocol.CLASSIC, GroupProtocol.CONSUMER)
+                : Set.of(GroupProtocol.CLASSIC);
         } catch (Exception error) {
             throw new IllegalStateException(error);
         }
-    }
-
-    @Override public List<Integer> brokerBoundPorts() {
-        return Arrays.stream(bootstrap.split(",")).map(a -> Integer.valueOf(a.substring(a.lastIndexOf(':') + 1))).toList();
     }
 
     @Override public String clusterId() {
@@ -63,25 +98,51 @@ final class SuiteCluster implements ClusterInstance {
         }
     }
 
-    @Override public void waitForReadyBrokers() { }
-    @Override public void ensureConsistentMetadata() { }
+    @Override public void waitForReadyBrokers() throws InterruptedException {
+        TestUtils.waitForCondition(
+            () -> alive().stream().allMatch(one -> one.metadata(List.of()).brokers().size() == alive().size()),
+            WAIT_MS, "the brokers do not know each other");
+    }
 
     @Override public void waitTopicCreation(String topic, int partitions) throws InterruptedException {
-        try (Admin admin = admin()) {
-            TestUtils.waitForCondition(() -> {
-                try {
-                    var told = admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions();
-                    return told.size() == partitions && told.stream().allMatch(p -> p.leader() != null);
-                } catch (java.util.concurrent.ExecutionException notYet) {
-                    return false;
-                }
-            }, 30_000, topic + " is not there");
-        }
+        waitFor(topic + " is not everywhere", admin -> {
+            var told = admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions();
+            return told.size() == partitions && told.stream().allMatch(one -> one.leader() != null);
+        });
     }
 
     @Override public void waitTopicDeletion(String topic) throws InterruptedException {
-        try (Admin admin = admin()) {
-            TestUtils.waitForCondition(() -> !admin.listTopics().names().get().contains(topic), 30_000, topic + " is still there");
+        waitFor(topic + " is still there", admin -> !admin.listTopics().names().get().contains(topic));
+    }
+
+    @Override public void waitAcls(AclBindingFilter filter, Collection<AccessControlEntry> entries) throws InterruptedException {
+        waitFor("the ACLs are not everywhere", admin -> {
+            Collection<AclBinding> told = admin.describeAcls(filter).values().get();
+            return told.stream().map(AclBinding::entry).collect(Collectors.toSet()).equals(new HashSet<>(entries));
+        });
+    }
+
+    private interface Condition {
+        boolean holds(Admin admin) throws Exception;
+    }
+
+    /** Waits until the condition holds as each of the living brokers sees it. */
+    private void waitFor(String otherwise, Condition condition) throws InterruptedException {
+        for (SuiteBroker one : alive()) {
+            Map<String, Object> only = Map.of("bootstrap.servers", "127.0.0.1:" + one.port());
+            try (Admin admin = admin(only)) {
+                TestUtils.waitForCondition(() -> {
+                    try {
+                        return condition.holds(admin);
+                    } catch (java.util.concurrent.ExecutionException notYet) {
+                        return false;
+                    }
+                }, WAIT_MS, otherwise);
+            }
         }
+    }
+
+    private List<SuiteBroker> alive() {
+        return brokers.values().stream().filter(one -> !one.isShutdown()).toList();
     }
 }

@@ -1,109 +1,150 @@
-import java.io.*;
 import java.lang.annotation.Annotation;
-import java.lang.reflect.*;
-import java.util.*;
-import java.util.concurrent.*;
+import java.lang.reflect.Constructor;
+import java.lang.reflect.Executable;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import org.apache.kafka.common.test.ClusterInstance;
-import org.apache.kafka.common.test.api.*;
-import org.junit.jupiter.api.*;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
 
-/** Runs test methods of the classes that are named; asks on stdout for a cluster per test, and is answered on stdin. */
+/**
+ * Lists the tests of the classes that are named, then runs those it is told to, each against a cluster that is there.
+ * Ends after a test that leaves threads behind: they could disturb the next one.
+ */
 public final class SuiteRunner {
-    private static final long LIMIT_S = 90;
-    private static final PrintStream OUT = System.out;
-    private static final BufferedReader IN = new BufferedReader(new InputStreamReader(System.in));
+    private static final long LEAVE_MS = 3_000;
 
+    private final Conversation conversation = new Conversation();
+    private final long limitMs;
+
+    private SuiteRunner(long limitMs) {
+        this.limitMs = limitMs;
+    }
+
+    /** Arguments: the time limit of a test in ms, then names of classes. */
     public static void main(String[] args) throws Exception {
-        System.setOut(System.err);
-        for (int i = 1; i < args.length; i++) {
-            Class<?> type = Class.forName(args[i]);
-            Method[] methods = type.getDeclaredMethods();
-            Arrays.sort(methods, Comparator.comparing(Method::getName));
-            for (Method method : methods) {
-                String name = type.getSimpleName() + "." + method.getName();
-                if (!name.contains(args[0])) continue;
-                ClusterTests several = method.getAnnotation(ClusterTests.class);
-                ClusterTest one = method.getAnnotation(ClusterTest.class);
-                if (several != null) {
-                    for (int n = 0; n < several.value().length; n++) test(name + "[" + n + "]", type, method, several.value()[n]);
-                } else if (one != null) {
-                    test(name, type, method, one);
-                } else if (method.isAnnotationPresent(ClusterTemplate.class)) {
-                    tell("failed", name, "not wired: @ClusterTemplate");
-                }
+        new SuiteRunner(Long.parseLong(args[0])).serve(Arrays.asList(args).subList(1, args.length));
+        Runtime.getRuntime().halt(0);
+    }
+
+    private void serve(List<String> classes) throws Exception {
+        Map<String, SuiteTest> tests = new LinkedHashMap<>();
+        for (String name : classes) {
+            for (SuiteTest test : SuiteTest.in(Class.forName(name))) tests.put(test.name(), test);
+        }
+        for (SuiteTest test : tests.values()) conversation.say(test.described());
+        conversation.say("LISTED");
+        for (List<String> line = conversation.hear(); line != null; line = conversation.hear()) {
+            Map<Integer, String> addresses = new TreeMap<>();
+            for (String broker : line.subList(2, line.size())) {
+                int at = broker.indexOf('=');
+                addresses.put(Integer.valueOf(broker.substring(0, at)), broker.substring(at + 1));
+            }
+            SuiteTest test = tests.get(line.get(1));
+            if (!leavesNothing(() -> run(test, addresses))) return;
+            conversation.say("READY");
+        }
+    }
+
+    private boolean leavesNothing(Runnable work) throws InterruptedException {
+        Set<Thread> before = new HashSet<>(Thread.getAllStackTraces().keySet());
+        work.run();
+        for (long waited = 0; ; waited += 20) {
+            if (Thread.getAllStackTraces().keySet().stream().noneMatch(one -> isLeft(one, before))) return true;
+            if (waited >= LEAVE_MS) return false;
+            Thread.sleep(20);
+        }
+    }
+
+    private static boolean isLeft(Thread thread, Set<Thread> before) {
+        return !before.contains(thread) && !thread.getName().startsWith("ForkJoinPool");
+    }
+
+    private void run(SuiteTest test, Map<Integer, String> addresses) {
+        SuiteCluster cluster = new SuiteCluster(test.config(), addresses, conversation);
+        FutureTask<Void> task = new FutureTask<>(() -> run(test, cluster));
+        Thread thread = new Thread(task, test.name());
+        thread.setDaemon(true);
+        thread.start();
+        try {
+            task.get(limitMs, TimeUnit.MILLISECONDS);
+            conversation.say("RESULT", "passed", "");
+        } catch (TimeoutException late) {
+            conversation.say("RESULT", "failed", "took longer than " + limitMs / 1000 + " s" + where(thread, test));
+        } catch (ExecutionException failed) {
+            report(failed.getCause(), test);
+        } catch (InterruptedException never) {
+            throw new IllegalStateException(never);
+        } finally {
+            cluster.end();
+            thread.interrupt();
+        }
+    }
+
+    private void report(Throwable failure, SuiteTest test) {
+        Throwable cause = failure;
+        while (cause instanceof InvocationTargetException) cause = cause.getCause();
+        for (Throwable one = cause; one != null; one = one.getCause()) {
+            if (String.valueOf(one.getMessage()).startsWith("needs a JVM broker")) {
+                conversation.say("RESULT", "skipped", one.getMessage());
+                return;
             }
         }
-        System.exit(0);
+        cause.printStackTrace();
+        conversation.say("RESULT", "failed", cause + at(cause.getStackTrace(), test));
     }
 
-    private static void test(String name, Class<?> type, Method method, ClusterTest asked) throws Exception {
-        if (name.contains("Share")) {
-            tell("skipped", name, "share groups are not served");
-            return;
-        }
-        ClusterTestDefaults defaults = type.getAnnotation(ClusterTestDefaults.class);
-        int brokers = asked.brokers() > 0 ? asked.brokers() : defaults != null ? defaults.brokers() : 1;
-        Map<String, String> properties = new TreeMap<>();
-        if (defaults != null) for (var p : defaults.serverProperties()) properties.put(p.key(), p.value());
-        for (var p : asked.serverProperties()) properties.put(p.key(), p.value());
-        StringJoiner question = new StringJoiner("\t").add("CLUSTER").add("" + brokers);
-        properties.forEach((key, value) -> question.add(key + "=" + value));
-        OUT.println(question);
-        OUT.flush();
-        String[] answer = IN.readLine().split("\t", 2);
-        if (!answer[0].equals("READY")) {
-            tell("failed", name, "no such cluster: " + answer[1]);
-            return;
-        }
-        ExecutorService thread = Executors.newSingleThreadExecutor(work -> {
-            Thread made = new Thread(work);
-            made.setDaemon(true);
-            return made;
-        });
-        try {
-            thread.submit(() -> run(type, method, new SuiteCluster(answer[1]))).get(LIMIT_S, TimeUnit.SECONDS);
-            tell("passed", name, "");
-        } catch (TimeoutException late) {
-            tell("failed", name, "took longer than " + LIMIT_S + " s");
-        } catch (ExecutionException wrapped) {
-            Throwable cause = wrapped.getCause();
-            while (cause instanceof InvocationTargetException) cause = cause.getCause();
-            boolean jvm = String.valueOf(cause.getMessage()).contains("needs a JVM broker");
-            tell(jvm ? "skipped" : "failed", name, String.valueOf(cause));
-        } finally {
-            thread.shutdownNow();
-        }
+    /** Returns the line of the test class at which a thread is. */
+    private static String where(Thread thread, SuiteTest test) {
+        StackTraceElement[] frames = thread.getStackTrace();
+        Arrays.stream(frames).forEach(frame -> System.err.println("\tat " + frame));
+        return (frames.length > 0 ? " in " + frames[0] : "") + at(frames, test);
     }
 
-    private static Void run(Class<?> type, Method method, ClusterInstance cluster) throws Exception {
-        Constructor<?> constructor = type.getDeclaredConstructors()[0];
+    private static String at(StackTraceElement[] frames, SuiteTest test) {
+        return Arrays.stream(frames)
+            .filter(frame -> frame.getClassName().startsWith(test.type().getName()))
+            .map(frame -> " at line " + frame.getLineNumber())
+            .findFirst().orElse("");
+    }
+
+    private static Void run(SuiteTest test, ClusterInstance cluster) throws ReflectiveOperationException {
+        Constructor<?> constructor = test.type().getDeclaredConstructors()[0];
         constructor.setAccessible(true);
-        Object test = constructor.newInstance(arguments(constructor, cluster));
+        Object made = constructor.newInstance(arguments(constructor, cluster));
         try {
-            annotated(test, BeforeEach.class, cluster);
-            call(test, method, cluster);
+            annotated(made, BeforeEach.class, cluster);
+            call(made, test.method(), cluster);
         } finally {
-            annotated(test, AfterEach.class, cluster);
+            annotated(made, AfterEach.class, cluster);
         }
         return null;
     }
 
-    private static void annotated(Object test, Class<? extends Annotation> kind, ClusterInstance cluster) throws Exception {
-        for (Method method : test.getClass().getDeclaredMethods()) if (method.isAnnotationPresent(kind)) call(test, method, cluster);
+    private static void annotated(Object test, Class<? extends Annotation> kind, ClusterInstance cluster)
+            throws ReflectiveOperationException {
+        for (Method method : test.getClass().getDeclaredMethods()) {
+            if (method.isAnnotationPresent(kind)) call(test, method, cluster);
+        }
     }
 
-    private static void call(Object test, Method method, ClusterInstance cluster) throws Exception {
+    private static void call(Object test, Method method, ClusterInstance cluster) throws ReflectiveOperationException {
         method.setAccessible(true);
         method.invoke(test, arguments(method, cluster));
     }
 
     private static Object[] arguments(Executable called, ClusterInstance cluster) {
-        return Arrays.stream(called.getParameterTypes()).map(t -> t == ClusterInstance.class ? cluster : null).toArray();
-    }
-
-    private static void tell(String result, String name, String reason) {
-        String line = reason.lines().findFirst().orElse("");
-        OUT.println("RESULT\t" + result + "\t" + name + "\t" + line.replace('\t', ' '));
-        OUT.flush();
+        return Arrays.stream(called.getParameterTypes()).map(type -> type == ClusterInstance.class ? cluster : null).toArray();
     }
 }
