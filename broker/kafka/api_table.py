@@ -153,7 +153,7 @@ def _groups() -> list[Api]:
         _api(
             10,
             "FindCoordinator",
-            (0, 4),
+            (0, 6),
             3,
             find_coordinator,
             abandonable=True,

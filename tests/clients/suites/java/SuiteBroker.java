@@ -1,3 +1,4 @@
+import java.io.IOException;
 import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
@@ -10,6 +11,8 @@ import kafka.server.KafkaConfig;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.network.ListenerName;
+import org.apache.kafka.common.requests.AbstractRequest;
+import org.apache.kafka.common.requests.AbstractResponse;
 import org.apache.kafka.common.requests.MetadataRequest;
 import org.apache.kafka.common.requests.MetadataResponse;
 import org.apache.kafka.coordinator.group.GroupCoordinator;
@@ -26,6 +29,7 @@ final class SuiteBroker implements InvocationHandler {
     private final int id;
     private final int port;
     private final SuiteCluster cluster;
+    private final SuiteReplicas replicas;
     private boolean shutdown = false;
     final KafkaBroker broker = proxy(KafkaBroker.class, this);
 
@@ -33,10 +37,15 @@ final class SuiteBroker implements InvocationHandler {
         this.id = id;
         this.port = Integer.parseInt(address.substring(address.lastIndexOf(':') + 1));
         this.cluster = cluster;
+        this.replicas = new SuiteReplicas(this);
     }
 
     static NoRetryException jvm(String what) {
         return new NoRetryException(new UnsupportedOperationException("needs a JVM broker: " + what));
+    }
+
+    int id() {
+        return id;
     }
 
     int port() {
@@ -62,11 +71,15 @@ final class SuiteBroker implements InvocationHandler {
     /** Returns what the broker itself knows of a topic, or of all. */
     MetadataResponse metadata(List<String> topics) {
         try {
-            var request = new MetadataRequest.Builder(topics, false).build();
-            return IntegrationTestUtils.connectAndReceive(request, port);
-        } catch (Exception error) {
+            return ask(new MetadataRequest.Builder(topics, false).build());
+        } catch (IOException error) {
             throw new IllegalStateException(error);
         }
+    }
+
+    /** Returns what this broker, and no other, answers. */
+    <T extends AbstractResponse> T ask(AbstractRequest request) throws IOException {
+        return IntegrationTestUtils.connectAndReceive(request, port);
     }
 
     @Override
@@ -76,11 +89,13 @@ final class SuiteBroker implements InvocationHandler {
             case "shutdown": shutdown(); return null;
             case "awaitShutdown": return null;
             case "isShutdown": return isShutdown();
-            case "brokerState": return isShutdown() ? BrokerState.NOT_RUNNING : BrokerState.RUNNING;
+            case "brokerState": return isShutdown() ? BrokerState.SHUTTING_DOWN : BrokerState.RUNNING;
             case "clusterId": return cluster.clusterId();
             case "boundPort": return port;
             case "config": return config();
             case "metadataCache": return proxy(MetadataCache.class, (self, called, args) -> cached(called, args));
+            case "replicaManager": return replicas.replicaManager();
+            case "logManager": return replicas.logManager();
             case "groupCoordinator": return proxy(GroupCoordinator.class, (self, called, args) -> coordinator(called));
             case "toString": return "broker " + id;
             case "hashCode": return id;
