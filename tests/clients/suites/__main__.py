@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from tests.clients.suites import aiokafka, kafka_java, kafka_python, librdkafka
+from tests.clients.suites import aiokafka, confluent, franz_go, kafka_java, kafka_python, librdkafka
 from tests.clients.suites.cases import Case
 from tests.clients.suites.findings import Expected, write_passed
 from tests.clients.suites.reports import closing_line, line, unexplained, write_json
@@ -17,6 +17,7 @@ from tests.clients.suites.selection import Selection
 
 OF_CHECKOUTS: Final[Mapping[str, Callable[[Path, Selection], Iterator[Case]]]] = {
     "aiokafka": aiokafka.cases,
+    "confluent-kafka-python": confluent.cases,
     "kafka-python": kafka_python.cases,
     "librdkafka": librdkafka.cases,
     "librdkafka-full": partial(librdkafka.cases, quick=False),
@@ -24,6 +25,7 @@ OF_CHECKOUTS: Final[Mapping[str, Callable[[Path, Selection], Iterator[Case]]]] =
 """Suite → how the tests of a checkout are run."""
 
 FETCHED: Final[Mapping[str, Callable[[Selection, Path | None], Iterator[Case]]]] = {
+    "franz-go": franz_go.run,
     "kafka-java": kafka_java.run,
 }
 """Suites that are fetched by the tools of their language."""

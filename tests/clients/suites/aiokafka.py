@@ -4,18 +4,14 @@ The suite starts one broker in Docker; ``aiokafka_plugin`` gives it ours instead
 against three brokers and against one. What asks for its broker's own TLS and SASL is left out.
 """
 
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from tests.clients.suites.cases import Case
-from tests.clients.suites.clusters import suite_cluster
-from tests.clients.suites.kafka_python import cases_of, import_path, on_brokers
+from tests.clients.suites.pytest_suite import on_clusters, run_pytest
 from tests.clients.suites.selection import Selection
 
 TESTS: Final = tuple(
@@ -45,34 +41,14 @@ _TEST_TIMEOUT_S: Final = 120
 def cases(source: Path, selection: Selection) -> Iterator[Case]:
     """Run the tests of the checkout ``source`` against three brokers and against one; takes some
     minutes."""
-    for brokers in _BROKERS:
-        with suite_cluster(brokers, CONFIG) as cluster:
-            yield from on_brokers(brokers, run(source, cluster.bootstrap, selection.only))
+    return on_clusters(_BROKERS, CONFIG, lambda at: _run(source, at, selection.only))
 
 
-def run(source: Path, bootstrap: str, only: str = "") -> list[Case]:
-    """Run the tests of the checkout ``source``."""
+def _run(source: Path, bootstrap: str, only: str) -> list[Case]:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         shutil.copytree(source / "tests", folder / "tests")
         shutil.copy(Path(__file__).with_name("aiokafka_plugin.py"), folder)
-        report = folder / "report.xml"
-        options = ["-q", "-W", "ignore", "-m", "not ssl", "--show-capture=no"]
-        without = ["no:randomly", "no:quorate", "no:cacheprovider"]
-        subprocess.run(
-            [
-                *(sys.executable, "-m", "pytest", *options, "-p", "aiokafka_plugin"),
-                *(word for name in without for word in ("-p", name)),
-                *("--docker-image", _IMAGE, f"--timeout={_TEST_TIMEOUT_S}"),
-                *(f"--junitxml={report}", "-k", only, *TESTS),
-            ],
-            cwd=folder,
-            env={
-                **os.environ,
-                "SUITE_BOOTSTRAP": bootstrap.partition(",")[0],
-                "PYTHONPATH": os.pathsep.join(import_path(folder)),
-            },
-            stdout=subprocess.DEVNULL,
-            check=False,
-        )
-        return list(cases_of(report.read_text()))
+        words = ["-m", "not ssl", "-p", "aiokafka_plugin", "--docker-image", _IMAGE, "-k", only]
+        environment = {"SUITE_BOOTSTRAP": bootstrap.partition(",")[0]}
+        return run_pytest(folder, [*words, *TESTS], environment, _TEST_TIMEOUT_S)

@@ -1,7 +1,7 @@
 """What is known of a suite: the tests that pass, and why the others do not.
 
-``expected/SUITE/passed.txt`` has a name per line. ``expected/SUITE/findings.toml`` has the findings,
-those with the greatest effect first::
+``expected/SUITE/passed.txt`` has a name per line. ``expected/SUITE/findings.toml`` has the
+findings, those with the greatest effect first::
 
     [[finding]]
     reason = "why these tests do not pass"

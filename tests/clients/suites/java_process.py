@@ -3,20 +3,21 @@
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Final, cast
 
 from quorate.cluster.local_cluster_errors import LocalClusterError
 from tests.clients.suites.cases import Result
 
-LISTED = "LISTED"
+LISTED: Final = "LISTED"
 
 
 class JavaProcess:
     """Speaks with ``java/SuiteRunner.java``, a line at a time, fields separated by tabs.
 
-    It lists the tests (``TEST name field…``, then ``LISTED``). Told ``RUN name id=address…``, it may
-    ask for a broker to be stopped or started (``STOP id``, answered ``DONE`` or ``FAILED why``)
-    until it says ``RESULT result reason``. It ends if threads of the test are left.
+    It lists the tests (``TEST name field…``, then ``LISTED``). Told ``RUN name id=address…``, it
+    may ask for a broker to be stopped or started (``STOP id``, answered ``DONE`` or ``FAILED why``)
+    until it says ``RESULT result reason``. Then it says ``READY``, or ends because threads of the
+    test are left.
     """
 
     def __init__(self, command: Sequence[str], log: Path) -> None:

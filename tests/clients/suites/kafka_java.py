@@ -1,7 +1,7 @@
-"""Kafka's own compiled client tests, each against a cluster of ours as its annotations ask for one.
+"""Kafka's own compiled client tests, each against a cluster as its annotations ask for one.
 
-Maven fetches the tests and what they need. ``java/SuiteRunner.java`` is compiled against that, lists
-the tests, and runs the ones that it is told to.
+Maven fetches the tests and what they need. ``java/SuiteRunner.java`` is compiled against that,
+lists the tests, and runs the ones that it is told to.
 """
 
 import os
@@ -30,7 +30,7 @@ TEST_LIMIT_MS: Final = 120_000
 """Some tests wait for 60 s when all is well."""
 
 _FIRST_CONTROLLER: Final = 3000
-"""Kafka's test kit numbers its controllers from here on. Any broker of ours may be the controller."""
+"""Kafka's test kit numbers its controllers from here on. Any broker may be the controller here."""
 
 _LOG_LEVEL: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 """More: ``JDK_JAVA_OPTIONS=-Dorg.slf4j.simpleLogger.log.org.apache.kafka=debug``."""
@@ -51,8 +51,7 @@ class AskedCluster:
 
     @classmethod
     def parse(cls, fields: Sequence[str]) -> Self:
-        """Read ``brokers=3``, ``security=PLAINTEXT``, ``set:key=value``, ``set.0:key=value`` and
-        ``feature:name=level``."""
+        """Read ``brokers=3``, ``security=PLAINTEXT``, ``set:key=value`` and ``set.0:key=value``."""
         brokers = 1
         config: dict[str, object] = {}
         some: dict[int, dict[str, object]] = {}
@@ -63,7 +62,7 @@ class AskedCluster:
                 brokers = int(value)
             elif word == "security" and value == "SASL_PLAINTEXT":
                 config |= PLAIN_LOGIN
-            elif kind == "feature" or (key and not _is_known(key, value)):
+            elif key and not _is_known(key, value):
                 left_out.append(f"{key}={value}")
             elif kind == "set":
                 config[key] = value

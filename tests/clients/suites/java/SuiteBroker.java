@@ -29,7 +29,7 @@ final class SuiteBroker implements InvocationHandler {
     private final int id;
     private final int port;
     private final SuiteCluster cluster;
-    private final SuiteReplicas replicas;
+    private SuiteReplicas replicas;
     private boolean shutdown = false;
     final KafkaBroker broker = proxy(KafkaBroker.class, this);
 
@@ -37,7 +37,6 @@ final class SuiteBroker implements InvocationHandler {
         this.id = id;
         this.port = Integer.parseInt(address.substring(address.lastIndexOf(':') + 1));
         this.cluster = cluster;
-        this.replicas = new SuiteReplicas(this);
     }
 
     static NoRetryException jvm(String what) {
@@ -94,14 +93,20 @@ final class SuiteBroker implements InvocationHandler {
             case "boundPort": return port;
             case "config": return config();
             case "metadataCache": return proxy(MetadataCache.class, (self, called, args) -> cached(called, args));
-            case "replicaManager": return replicas.replicaManager();
-            case "logManager": return replicas.logManager();
+            case "replicaManager": return replicas().replicaManager();
+            case "logManager": return replicas().logManager();
             case "groupCoordinator": return proxy(GroupCoordinator.class, (self, called, args) -> coordinator(called));
             case "toString": return "broker " + id;
             case "hashCode": return id;
             case "equals": return proxy == given[0];
             default: throw jvm("KafkaBroker." + method.getName());
         }
+    }
+
+    /** They are made when a test asks for them, since the classes take long to load. */
+    private synchronized SuiteReplicas replicas() {
+        if (replicas == null) replicas = new SuiteReplicas(this);
+        return replicas;
     }
 
     private Object cached(Method called, Object[] given) {

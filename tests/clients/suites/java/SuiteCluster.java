@@ -1,3 +1,4 @@
+import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashSet;
 import java.util.List;
@@ -5,12 +6,16 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import kafka.server.ControllerServer;
 import kafka.server.KafkaBroker;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.FeatureUpdate;
+import org.apache.kafka.clients.admin.FeatureUpdate.UpgradeType;
 import org.apache.kafka.clients.admin.FinalizedVersionRange;
+import org.apache.kafka.clients.admin.UpdateFeaturesOptions;
 import org.apache.kafka.clients.consumer.GroupProtocol;
 import org.apache.kafka.common.acl.AccessControlEntry;
 import org.apache.kafka.common.acl.AclBinding;
@@ -20,6 +25,7 @@ import org.apache.kafka.common.test.ClusterInstance;
 import org.apache.kafka.common.test.api.ClusterConfig;
 import org.apache.kafka.common.test.api.Type;
 import org.apache.kafka.server.authorizer.Authorizer;
+import org.apache.kafka.server.common.Feature;
 import org.apache.kafka.server.fault.FaultHandlerException;
 import org.apache.kafka.test.TestUtils;
 
@@ -49,6 +55,30 @@ final class SuiteCluster implements ClusterInstance {
     void ask(Object... fields) {
         if (ended) throw new IllegalStateException("the test has ended");
         conversation.ask(fields);
+    }
+
+    /** Brings the features to the levels that the test asks for, and returns those that the cluster has not. */
+    List<String> adoptFeatures() {
+        List<String> refused = new ArrayList<>();
+        try (Admin admin = admin()) {
+            var levels = admin.describeFeatures().featureMetadata().get(30, TimeUnit.SECONDS).finalizedFeatures();
+            for (Map.Entry<Feature, Short> asked : config.features().entrySet()) {
+                String name = asked.getKey().featureName();
+                FinalizedVersionRange now = levels.get(name);
+                short level = now == null ? 0 : now.maxVersionLevel();
+                if (level == asked.getValue()) continue;
+                var type = level < asked.getValue() ? UpgradeType.UPGRADE : UpgradeType.SAFE_DOWNGRADE;
+                try {
+                    admin.updateFeatures(Map.of(name, new FeatureUpdate(asked.getValue(), type)), new UpdateFeaturesOptions())
+                        .all().get(30, TimeUnit.SECONDS);
+                } catch (ExecutionException error) {
+                    refused.add(name + "=" + asked.getValue());
+                }
+            }
+        } catch (Exception error) {
+            throw new IllegalStateException(error);
+        }
+        return refused;
     }
 
     @Override public ClusterConfig config() { return config; }
@@ -134,7 +164,7 @@ final class SuiteCluster implements ClusterInstance {
                 TestUtils.waitForCondition(() -> {
                     try {
                         return condition.holds(admin);
-                    } catch (java.util.concurrent.ExecutionException notYet) {
+                    } catch (ExecutionException notYet) {
                         return false;
                     }
                 }, WAIT_MS, otherwise);

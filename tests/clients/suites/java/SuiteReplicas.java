@@ -1,6 +1,7 @@
 import java.io.IOException;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import kafka.cluster.Partition;
 import kafka.log.LogManager;
 import kafka.server.ReplicaManager;
@@ -22,31 +23,38 @@ final class SuiteReplicas {
     private static final short DESCRIBE_LOG_DIRS_VERSION = 4;
 
     private final SuiteBroker broker;
+    private final UnifiedLog log = mock(UnifiedLog.class, Map.of());
+    private final Map<TopicPartition, Partition> partitions = new ConcurrentHashMap<>();
+    private final LogManager logs = mock(LogManager.class, Map.of(
+        "getLog", call -> log(call.getArgument(0)),
+        "liveLogDirs", call -> scala.collection.immutable.Nil$.MODULE$));
+    private final ReplicaManager replicas = mock(ReplicaManager.class, Map.of(
+        "logManager", call -> logs,
+        "localLog", call -> log(call.getArgument(0)),
+        "onlinePartition", call -> partition(call.getArgument(0))));
 
     SuiteReplicas(SuiteBroker broker) {
         this.broker = broker;
     }
 
     LogManager logManager() {
-        return mock(LogManager.class, Map.of(
-            "getLog", call -> log(call.getArgument(0)),
-            "liveLogDirs", call -> scala.collection.immutable.Nil$.MODULE$));
+        return logs;
     }
 
     ReplicaManager replicaManager() {
-        return mock(ReplicaManager.class, Map.of(
-            "logManager", call -> logManager(),
-            "localLog", call -> log(call.getArgument(0)),
-            "onlinePartition", call -> partition(call.getArgument(0))));
+        return replicas;
     }
 
     private Option<UnifiedLog> log(TopicPartition tp) {
-        return isHere(tp) ? Option.apply(mock(UnifiedLog.class, Map.of())) : Option.empty();
+        return isHere(tp) ? Option.apply(log) : Option.empty();
     }
 
     private Option<Partition> partition(TopicPartition tp) {
-        if (!isHere(tp)) return Option.empty();
-        return Option.apply(mock(Partition.class, Map.of("leaderIdIfLocal", call -> leaderIfLocal(tp))));
+        return isHere(tp) ? Option.apply(partitions.computeIfAbsent(tp, this::made)) : Option.empty();
+    }
+
+    private Partition made(TopicPartition tp) {
+        return mock(Partition.class, Map.of("leaderIdIfLocal", call -> leaderIfLocal(tp)));
     }
 
     private Option<Object> leaderIfLocal(TopicPartition tp) {

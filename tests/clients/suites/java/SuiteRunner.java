@@ -10,6 +10,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
@@ -73,7 +74,11 @@ public final class SuiteRunner {
 
     private void run(SuiteTest test, Map<Integer, String> addresses) {
         SuiteCluster cluster = new SuiteCluster(test.config(), addresses, conversation);
-        FutureTask<Void> task = new FutureTask<>(() -> run(test, cluster));
+        List<String> without = new CopyOnWriteArrayList<>();
+        FutureTask<Void> task = new FutureTask<>(() -> {
+            if (!test.config().features().isEmpty()) without.addAll(cluster.adoptFeatures());
+            return run(test, cluster);
+        });
         Thread thread = new Thread(task, test.name());
         thread.setDaemon(true);
         thread.start();
@@ -81,9 +86,9 @@ public final class SuiteRunner {
             task.get(limitMs, TimeUnit.MILLISECONDS);
             conversation.say("RESULT", "passed", "");
         } catch (TimeoutException late) {
-            conversation.say("RESULT", "failed", "took longer than " + limitMs / 1000 + " s" + where(thread, test));
+            fail("took longer than " + limitMs / 1000 + " s" + where(thread, test), without);
         } catch (ExecutionException failed) {
-            report(failed.getCause(), test);
+            report(failed.getCause(), test, without);
         } catch (InterruptedException never) {
             throw new IllegalStateException(never);
         } finally {
@@ -92,7 +97,7 @@ public final class SuiteRunner {
         }
     }
 
-    private void report(Throwable failure, SuiteTest test) {
+    private void report(Throwable failure, SuiteTest test, List<String> without) {
         Throwable cause = failure;
         while (cause instanceof InvocationTargetException) cause = cause.getCause();
         for (Throwable one = cause; one != null; one = one.getCause()) {
@@ -102,7 +107,12 @@ public final class SuiteRunner {
             }
         }
         cause.printStackTrace();
-        conversation.say("RESULT", "failed", cause + at(cause.getStackTrace(), test));
+        fail(cause + at(cause.getStackTrace(), test), without);
+    }
+
+    /** {@code without}: levels of features that the cluster does not have. */
+    private void fail(String reason, List<String> without) {
+        conversation.say("RESULT", "failed", reason + (without.isEmpty() ? "" : " (without " + String.join(", ", without) + ")"));
     }
 
     /** Returns the line of the test class at which a thread is. */

@@ -42,7 +42,6 @@ record SuiteTest(String name, Class<?> type, Method method, ClusterConfig config
     Object[] described() {
         List<Object> fields = new ArrayList<>(List.of("TEST", name, "brokers=" + config.numBrokers()));
         fields.add("security=" + config.brokerSecurityProtocol());
-        config.features().forEach((feature, level) -> fields.add("feature:" + feature.featureName() + "=" + level));
         new TreeMap<>(config.serverProperties()).forEach((key, value) -> fields.add("set:" + key + "=" + value));
         new TreeMap<>(config.perServerOverrideProperties()).forEach((id, properties) -> {
             properties.forEach((key, value) -> fields.add("set." + id + ":" + key + "=" + value));

@@ -1,0 +1,44 @@
+"""confluent-kafka-python's integration tests, with the installed client.
+
+The suite takes the addresses of a cluster that runs. ``confluent_plugin`` stands for the package
+that would start one. What its tests import besides is to be on PYTHONPATH: httpx, attrs,
+cachetools, authlib, certifi, async-timeout, pytest-asyncio.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from tests.clients.suites.cases import Case
+from tests.clients.suites.pytest_suite import on_clusters, run_pytest
+from tests.clients.suites.selection import Selection
+
+TESTS: Final = tuple(
+    f"tests/integration/{part}"
+    for part in ("admin", "consumer", "producer", "serialization", "share_consumer")
+)
+"""Not those of the schema registry, and of clusters that the suite configures itself."""
+
+CONFIG: Final[Mapping[str, object]] = {
+    "group.initial.rebalance.delay.ms": 0,
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": True,
+}
+_BROKERS: Final = (3,)
+_TEST_TIMEOUT_S: Final = 120
+
+
+def cases(source: Path, selection: Selection) -> Iterator[Case]:
+    """Run the tests of the checkout ``source`` against three brokers."""
+    return on_clusters(_BROKERS, CONFIG, lambda at: _run(source, at, selection.only))
+
+
+def _run(source: Path, bootstrap: str, only: str) -> list[Case]:
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        shutil.copytree(source / "tests", folder / "tests")
+        shutil.copy(Path(__file__).with_name("confluent_plugin.py"), folder)
+        words = ["-p", "confluent_plugin", "-k", only, *TESTS]
+        return run_pytest(folder, words, {"BROKERS": bootstrap}, _TEST_TIMEOUT_S)
