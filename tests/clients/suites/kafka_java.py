@@ -32,8 +32,12 @@ TEST_LIMIT_MS: Final = 120_000
 _FIRST_CONTROLLER: Final = 3000
 """Kafka's test kit numbers its controllers from here on. Any broker may be the controller here."""
 
-_LOG_LEVEL: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-"""More: ``JDK_JAVA_OPTIONS=-Dorg.slf4j.simpleLogger.log.org.apache.kafka=debug``."""
+_JAVA_OPTIONS: Final = (
+    "-XX:TieredStopAtLevel=1",  # A test ends before better machine code would pay.
+    "-XX:+UseSerialGC",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+)
+"""More logs: ``JDK_JAVA_OPTIONS=-Dorg.slf4j.simpleLogger.log.org.apache.kafka=debug``."""
 
 _JAVA: Final = Path(__file__).with_name("java")
 _TESTS_JAR: Final = "kafka-clients-integration-tests-"
@@ -121,7 +125,7 @@ class JavaSuite:
     def __init__(self, path: str, log: Path) -> None:
         """``log`` receives what the tests print, and where they failed."""
         limit = str(TEST_LIMIT_MS)
-        command = ["java", _LOG_LEVEL, "-cp", path, "SuiteRunner", limit, *_classes(path)]
+        command = ["java", *_JAVA_OPTIONS, "-cp", path, "SuiteRunner", limit, *_classes(path)]
         self._process = JavaProcess(command, log)
         self.clusters = {
             name: AskedCluster.parse(fields) for name, *fields in self._process.listed()

@@ -26,7 +26,7 @@ def run_pytest(
     """
     with tempfile.TemporaryDirectory() as made:
         report = Path(made) / "report.xml"
-        subprocess.run(
+        ended = subprocess.run(
             [
                 *(sys.executable, "-m", "pytest", "-q", "-W", "ignore", "--show-capture=no"),
                 *(word for name in _WITHOUT for word in ("-p", f"no:{name}")),
@@ -39,9 +39,12 @@ def run_pytest(
                 **environment,
                 "PYTHONPATH": os.pathsep.join(_import_path(folder)),
             },
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
             check=False,
         )
+        if not report.exists():
+            raise RuntimeError(f"pytest ran nothing:\n{ended.stdout}")
         return list(cases_of(report.read_text()))
 
 
