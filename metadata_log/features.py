@@ -34,6 +34,11 @@ of an INIT, from their own image of the metadata log. The controller names the o
 must have reached.
 """
 
+CONSUMER_GROUPS: Final = 3
+"""From this ``inter_broker_protocol`` on, all brokers coordinate groups of the consumer protocol
+(KIP-848). A broker of an earlier release would pass over their records.
+"""
+
 BRIDGE: Final = 3
 """From this ``metadata_version`` on, brokers may write those at inter_broker_protocol 1, by
 compare-and-set.
@@ -84,7 +89,7 @@ FEATURES: Final[dict[str, Feature]] = {
             "control requests name the newest broker epoch: made once, sent to all; the controller "
             "alone writes configurations, ACLs, quotas, tokens and credentials",
             "also brokers take all metadata from the metadata log: the controller names the offset "
-            "that they must have reached",
+            "that they must have reached; groups may use the consumer protocol",
         ),
     ),
     METADATA_VERSION: Feature(

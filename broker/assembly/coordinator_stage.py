@@ -7,8 +7,9 @@ from uuid import UUID
 from quorate.broker.assembly.shared_parts import SharedParts
 from quorate.broker.config.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from quorate.broker.control.controller_forwarder import ControllerForwarder
+from quorate.broker.coordinator.groups.consumer_group_parts import ConsumerGroupParts
 from quorate.broker.coordinator.groups.group_coordinator import GroupCoordinator, GroupSettings
-from quorate.broker.coordinator.groups.group_shard_basis import ShardClock
+from quorate.broker.coordinator.groups.shard_clock import ShardClock
 from quorate.broker.coordinator.shards.coordinator_lease import CoordinatorLease
 from quorate.broker.coordinator.shards.leadership_watcher import LeadershipWatcher
 from quorate.broker.coordinator.transactions.marker_sender import MarkerSender
@@ -38,6 +39,7 @@ class CoordinatorStage:
             ShardClock(environment.now_ms, environment.wall_clock_ms),
             cache.partition_count,
             lambda: str(UUID(bytes=environment.random_bytes(ID_BYTES))),
+            ConsumerGroupParts.of(config, cache, shared.turns),
         )
         self.markers = MarkerSender(
             WatchedLeaders(shared.images, shared.quorum),
@@ -78,6 +80,7 @@ class CoordinatorStage:
             ),
         )
         cache.watch_removals(self.groups.partitions_gone)
+        cache.watch_topics(self.groups.topics_changed)
 
     @classmethod
     def open(

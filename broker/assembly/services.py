@@ -167,6 +167,7 @@ class BrokerServices:
             connection_rates=rates,
             figures=ClientFigures(memory, rates),
             memory=memory,
+            turns=shared.turns,
             wall_clock_ms=environment.wall_clock_ms,
         )
 

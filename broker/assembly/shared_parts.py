@@ -16,6 +16,7 @@ from quorate.broker.coordinator.transactions.partition_verifier import LocalCoor
 from quorate.broker.environment import BrokerEnvironment
 from quorate.broker.metadata.metadata_cache import MetadataCache
 from quorate.broker.metadata.metadata_follower import MetadataFollower
+from quorate.broker.quota.work_turns import WorkTurns
 from quorate.broker.replication.hosting.partition_limits import PartitionLimits
 from quorate.broker.rpc.peer_channels import PeerChannels
 from quorate.broker.security.authorizer import Authorizer, AuthorizerSettings
@@ -44,6 +45,8 @@ class SharedParts:
     """Follows the metadata log once it is started, and holds the newest image."""
     cache: MetadataCache
     """The metadata that the controller sent with UpdateMetadata (C19)."""
+    turns: WorkTurns
+    """The turns of all long work of this broker."""
     live: LiveConfiguration
     limits: PartitionLimits
     token_keys: TokenKeys
@@ -68,6 +71,7 @@ class SharedParts:
             quorum=environment.quorum,
             images=images,
             cache=MetadataCache(),
+            turns=WorkTurns(),
             live=live,
             limits=PartitionLimits(live),
             token_keys=TokenKeys(

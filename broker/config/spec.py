@@ -6,6 +6,7 @@ from quorate.broker.config import authorizer as authorizer_config
 from quorate.broker.config import (
     client_keys,
     compaction,
+    consumer_groups,
     controller,
     coordinator,
     listeners,
@@ -37,6 +38,7 @@ BROKER_SPEC: Final = ConfigSpec(
         *declared(topics),
         *declared(controller),
         *declared(coordinator),
+        *declared(consumer_groups),
         *declared(log),
         *declared(retention),
         *declared(compaction),

@@ -28,6 +28,7 @@ from quorate.broker.kafka.api_work import WORK
 from quorate.broker.kafka.connection import sasl_apis
 from quorate.broker.kafka.connection.requests import Api, Begin, Handler
 from quorate.broker.kafka.groups import (
+    consumer_group_apis,
     find_coordinator_api,
     group_admin_apis,
     group_membership_apis,
@@ -163,10 +164,26 @@ def _groups() -> list[Api]:
         _api(12, "Heartbeat", (0, 4), 4, membership.heartbeat, is_pipelined=True),
         _api(13, "LeaveGroup", (0, 5), 4, membership.leave_group),
         _api(14, "SyncGroup", (0, 5), 4, membership.sync_group, abandonable=True),
-        _api(15, "DescribeGroups", (0, 5), 5, group_admin_apis.describe_groups, abandonable=True),
+        _api(15, "DescribeGroups", (0, 6), 5, group_admin_apis.describe_groups, abandonable=True),
         _api(16, "ListGroups", (0, 5), 3, group_admin_apis.list_groups, abandonable=True),
         _api(42, "DeleteGroups", (0, 2), 2, group_admin_apis.delete_groups),
         _api(47, "OffsetDelete", (0, 0), 1, offset_apis.offset_delete),
+        _api(
+            68,
+            "ConsumerGroupHeartbeat",
+            (0, 1),
+            0,
+            consumer_group_apis.consumer_group_heartbeat,
+            abandonable=True,
+        ),
+        _api(
+            69,
+            "ConsumerGroupDescribe",
+            (0, 1),
+            0,
+            consumer_group_apis.consumer_group_describe,
+            abandonable=True,
+        ),
     ]
 
 

@@ -111,6 +111,9 @@ _GROUPS: Final = {
         "groups_names", "results", at_once=2, elements_max=_SEVERAL, repeated=Repeated.DROPPED
     ),
     "OffsetDelete": _by_partition(at_once=250),
+    # A member names all partitions that it has.
+    "ConsumerGroupHeartbeat": RequestWork(elements_max=_MANY),
+    "ConsumerGroupDescribe": _by_item("group_ids", "groups", at_once=1, repeated=Repeated.DROPPED),
 }
 
 _TRANSACTIONS: Final = {

@@ -7,7 +7,7 @@ how far it is. The cache then holds nothing of its own beside the mapping of bro
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
@@ -36,6 +36,10 @@ Partitions with the same names may have been created again by then.
 """
 
 
+TopicWatcher = Callable[[Collection[str]], None]
+"""Receives the topics that were created, deleted, or have another number of partitions."""
+
+
 class CachedBroker(msgspec.Struct, frozen=True, gc=False):
     """A live broker."""
 
@@ -62,6 +66,7 @@ class MetadataCache:
         self._image: Image | None = None
         """The image that is shown, or None if the content came with requests."""
         self._removal_watchers: list[RemovalWatcher] = []
+        self._topic_watchers: list[TopicWatcher] = []
 
     @property
     def topics(self) -> Mapping[str, KnownTopic]:
@@ -95,6 +100,10 @@ class MetadataCache:
         """Call ``watcher`` after each update in which partitions were deleted."""
         self._removal_watchers.append(watcher)
 
+    def watch_topics(self, watcher: TopicWatcher) -> None:
+        """Call ``watcher`` after each update in which topics were created, deleted or resized."""
+        self._topic_watchers.append(watcher)
+
     def update(self, request: UpdateMetadataRequest) -> None:
         """Apply a request that was fenced before. It has the whole cluster, or what has changed."""
         known, received = self._topics, {packed.topic: packed for packed in request.topics}
@@ -112,8 +121,8 @@ class MetadataCache:
         self.brokers = {broker.broker_id: broker for broker in map(_sent_broker, request.brokers)}
         self.controller_id = BrokerId(request.header.controller_id)
         self.metadata_offset = MetadataOffset(request.header.metadata_offset)
-        self._report_removals(
-            known, known if request.full else {*request.removed_topics, *received}
+        self._report_changes(
+            known, {*known, *topics} if request.full else {*request.removed_topics, *received}
         )
 
     def show(self, image: Image, changed: Iterable[str]) -> None:
@@ -132,13 +141,16 @@ class MetadataCache:
         if image.controller is not None:
             self.controller_id = image.controller_id
         self.metadata_offset = image.offset
-        self._report_removals(known, known if before is None else changed)
+        self._report_changes(known, {*known, *self._topics} if before is None else changed)
 
-    def _report_removals(self, before: Mapping[str, KnownTopic], names: Iterable[str]) -> None:
-        """Tell the watchers which of the topics in ``names`` have fewer partitions than before."""
+    def _report_changes(self, before: Mapping[str, KnownTopic], names: Iterable[str]) -> None:
+        """Tell the watchers which of the topics in ``names`` have other partitions than before."""
         gone: dict[str, int] = {}
+        changed: list[str] = []
         for name in names:
             known, now = before.get(name), self._topics.get(name)
+            if _shape(known) != _shape(now):
+                changed.append(name)
             if known is None:
                 continue
             is_same = now is not None and now.topic_id == known.topic_id
@@ -148,6 +160,13 @@ class MetadataCache:
         if gone:
             for watcher in self._removal_watchers:
                 watcher(gone)
+        if changed:
+            for topic_watcher in self._topic_watchers:
+                topic_watcher(changed)
+
+
+def _shape(topic: KnownTopic | None) -> tuple[TopicId, int] | None:
+    return None if topic is None else (topic.topic_id, topic.partition_count)
 
 
 def endpoints_at(

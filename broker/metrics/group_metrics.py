@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from quorate.broker.coordinator.groups.consumer.group_epochs import ConsumerGroupState
 from quorate.broker.coordinator.groups.group_coordinator import GroupCoordinator
 from quorate.broker.coordinator.groups.state.group_basis import GroupState
 from quorate.broker.metrics.replica_metrics import PARTITION
@@ -46,9 +47,9 @@ def group_samples(
     coordinator: GroupCoordinator, high_watermark_of: HighWatermarkOf
 ) -> Iterator[Sample]:
     """Yield all samples of groups; groups may come and go in the meantime."""
-    states = Counter(group.state for group in coordinator.groups())
-    for state in GroupState:
-        yield Sample(GROUPS, states[state], (state.value,))
+    states = Counter(str(group.state) for group in coordinator.groups())
+    for state in dict.fromkeys((*map(str, GroupState), *map(str, ConsumerGroupState))):
+        yield Sample(GROUPS, states[state], (state,))
     for group_id, offsets in coordinator.committed():
         for tp in tuple(offsets):
             found = offsets.get(tp)

@@ -18,13 +18,16 @@ class BackgroundTasks:
         run.
         """
 
-    def start(self, work: Coroutine[Any, Any, None], name: str | None = None) -> None:
-        """Start a task. Tasks begin in the order in which they were started; ``name`` is for
-        debugging.
+    def start(
+        self, work: Coroutine[Any, Any, None], name: str | None = None
+    ) -> "asyncio.Task[None]":
+        """Start and return a task. Tasks begin in the order in which they were started; ``name`` is
+        for debugging.
         """
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
+        return task
 
     def cancel(self) -> None:
         """Cancel all tasks, without waiting for their end."""

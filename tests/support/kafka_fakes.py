@@ -28,8 +28,9 @@ from quorate.broker.config.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TO
 from quorate.broker.config.spec import BROKER_SPEC
 from quorate.broker.control.controller_forwarder import ControllerForwarder
 from quorate.broker.control.ports import QuorumView
+from quorate.broker.coordinator.groups.consumer_group_parts import ConsumerGroupParts
 from quorate.broker.coordinator.groups.group_coordinator import GroupCoordinator, GroupSettings
-from quorate.broker.coordinator.groups.group_shard_basis import ShardClock
+from quorate.broker.coordinator.groups.shard_clock import ShardClock
 from quorate.broker.coordinator.shards.coordinator_records import (
     LogBatch,
     LogRecord,
@@ -54,6 +55,7 @@ from quorate.broker.log.state.aborted_transactions import AbortedTransaction
 from quorate.broker.metadata.metadata_cache import MetadataCache
 from quorate.broker.metrics.client_metrics import ClientFigures
 from quorate.broker.quota.client_memory import ClientMemory
+from quorate.broker.quota.work_turns import WorkTurns
 from quorate.broker.replication.api import (
     EARLIEST_TIMESTAMP_MS,
     LATEST_TIMESTAMP_MS,
@@ -390,6 +392,9 @@ class FakeMetadata(MetadataCache):
             told(partitions)
         return topic
 
+    def topic(self, name: str) -> FakeTopic | None:
+        return self.topics.get(name)
+
     def partition_count(self, name: str) -> int:
         """0: there is no such topic."""
         topic = self.topics.get(name)
@@ -431,7 +436,11 @@ def fake_groups(metadata: FakeMetadata, config: Values) -> GroupCoordinator:
 
     clock = ShardClock(now_ms, lambda: 1_700_000_000_000)
     groups = GroupCoordinator(
-        GroupSettings.of(config), clock, metadata.partition_count, lambda: uuid4().hex
+        GroupSettings.of(config),
+        clock,
+        metadata.partition_count,
+        lambda: uuid4().hex,
+        ConsumerGroupParts.of(config, metadata, WorkTurns()),
     )
     metadata.on_added[OFFSETS_TOPIC] = partial(_lead_all, groups)
     return groups

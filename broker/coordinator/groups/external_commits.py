@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from quorate.broker.common.errors import KafkaError
+from quorate.broker.coordinator.groups.consumer.consumer_member import ConsumerMember
 from quorate.broker.coordinator.groups.group_coordinator import GroupCoordinator
 from quorate.broker.coordinator.groups.group_shard import GroupShard
 from quorate.broker.coordinator.groups.state.committed_offsets import CommittedOffset
@@ -180,7 +181,10 @@ def _require_no_members(group_id: str, shard: GroupShard) -> None:
     group = shard.group(group_id)
     if group is None or not len(group.members):
         return
-    members = [f"{each.client_id} at {each.client_host}" for each in group.members]
+    clients = [
+        each.metadata if isinstance(each, ConsumerMember) else each for each in group.members
+    ]
+    members = [f"{each.client_id} at {each.client_host}" for each in clients]
     shown = ", ".join(members[:_MEMBERS_SHOWN])
     more = f" and {len(members) - _MEMBERS_SHOWN} more" if len(members) > _MEMBERS_SHOWN else ""
     raise KafkaError(

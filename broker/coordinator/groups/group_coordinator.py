@@ -1,7 +1,7 @@
 """The group coordinator of one broker: its groups, and their background work."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from quorate.broker.common.errors import KafkaError
@@ -15,13 +15,13 @@ from quorate.broker.config.coordinator import (
     OFFSETS_RETENTION_MINUTES,
 )
 from quorate.broker.config.internal_topics import OFFSETS_TOPIC
+from quorate.broker.coordinator.groups.consumer_group_parts import ConsumerGroupParts
 from quorate.broker.coordinator.groups.group_shard import GroupShard
-from quorate.broker.coordinator.groups.group_shard_basis import ShardClock
-from quorate.broker.coordinator.groups.known_groups import KnownGroup
+from quorate.broker.coordinator.groups.known_groups import Group, KnownGroup
+from quorate.broker.coordinator.groups.shard_clock import ShardClock
 from quorate.broker.coordinator.groups.state.committed_offsets import CommittedOffsets
-from quorate.broker.coordinator.groups.state.consumer_group import ConsumerGroup
 from quorate.broker.coordinator.groups.state.group_basis import GroupLimits
-from quorate.broker.coordinator.groups.state.subscription import consumed_topics
+from quorate.broker.coordinator.groups.subscriptions import consumed_topics
 from quorate.broker.coordinator.shards.coordinator_records import TransactionEnd
 from quorate.broker.coordinator.shards.led_partition import LedPartition
 from quorate.broker.coordinator.shards.partition_coordinator import PartitionCoordinator
@@ -63,6 +63,7 @@ class GroupCoordinator(PartitionCoordinator[GroupShard]):
         clock: ShardClock,
         partition_count: Callable[[str], int],
         new_id: Callable[[], str],
+        consumer_parts: ConsumerGroupParts,
     ) -> None:
         """``partition_count`` returns the partitions of a topic, 0 if this broker knows none.
 
@@ -71,12 +72,13 @@ class GroupCoordinator(PartitionCoordinator[GroupShard]):
         super().__init__("group", OFFSETS_TOPIC, partition_count)
         self.settings = settings
         self._clock = clock
+        self.consumer_parts = consumer_parts
         self._missing: frozenset[TopicPartition] = frozenset()
         """Partitions with committed offsets that did not exist at the last check."""
         self._new_id = new_id
 
     def _new_shard(self, name: str, log: LedPartition) -> GroupShard:
-        return GroupShard(name, log, self.settings.limits, self._clock)
+        return GroupShard(name, log, self.settings.limits, self._clock, self.consumer_parts)
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -110,7 +112,11 @@ class GroupCoordinator(PartitionCoordinator[GroupShard]):
         """Return a new unique member id: the name of the client or instance, and a random part."""
         return f"{prefix}-{self._new_id()}"
 
-    def groups(self) -> Iterator[ConsumerGroup]:
+    def new_id(self) -> str:
+        """Return a new random text."""
+        return self._new_id()
+
+    def groups(self) -> Iterator[Group]:
         """Return the groups that this broker coordinates."""
         return (known.group for known in self._known())
 
@@ -137,6 +143,11 @@ class GroupCoordinator(PartitionCoordinator[GroupShard]):
 
         for shard in self.loaded_shards():
             self.spawn(shard.forget_partitions(is_gone))
+
+    def topics_changed(self, names: Collection[str]) -> None:
+        """Tell the consumer groups of topics that were created, deleted or have grown (KIP-848)."""
+        for shard in self.loaded_shards():
+            self.spawn(shard.topics_changed(names))
 
     async def _expire_for_ever(self) -> None:
         while True:

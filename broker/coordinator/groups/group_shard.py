@@ -2,21 +2,24 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 from quorate.broker.common.errors import error_name
-from quorate.broker.coordinator.groups.group_shard_basis import ShardDependencies
-from quorate.broker.coordinator.groups.known_groups import KnownGroup
+from quorate.broker.coordinator.groups.consumer.consumer_group import ConsumerGroup
+from quorate.broker.coordinator.groups.consumer_group_shard import (
+    ConsumerGroupShard,
+    group_tombstones,
+)
+from quorate.broker.coordinator.groups.known_groups import Group, KnownGroup
 from quorate.broker.coordinator.groups.state import group_log_format as log_format
+from quorate.broker.coordinator.groups.state.classic_group import ClassicGroup
 from quorate.broker.coordinator.groups.state.committed_offsets import (
     CommittedOffset,
     CommittedOffsets,
     Expected,
 )
-from quorate.broker.coordinator.groups.state.consumer_group import ConsumerGroup
-from quorate.broker.coordinator.groups.state.group_basis import GroupState
 from quorate.broker.coordinator.groups.state.group_effects import (
     JoinAnswer,
     JoinRequest,
@@ -36,35 +39,39 @@ from quorate_proto.v1 import errors_pb2
 _log: Final = logging.getLogger(__name__)
 
 
-class GroupShard(ShardDependencies):
+class GroupShard(ConsumerGroupShard):
     """Serves the requests about the groups of one partition, until the leadership ends."""
 
     # -- membership ------------------------------------------------------------------------------
 
     async def join(self, group_id: str, request: JoinRequest) -> JoinAnswer:
-        """Let a member join, see ``ConsumerGroup.join``; return when the rebalance is complete."""
+        """Let a member join, see ``ClassicGroup.join``; return when the rebalance is complete."""
         known = self._groups.get(group_id)
         if known is None:
             if request.member_id:
                 return JoinAnswer(errors_pb2.UNKNOWN_MEMBER_ID, request.member_id)
             known = self._create(group_id)
+        group = self._as_classic(known)
+        if group is None:
+            return JoinAnswer(errors_pb2.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
         token, future = self._expect()
         now_ms = self._clock.now_ms()
         with self._sound():
-            self._carry_out(known, known.group.join(request._replace(token=token), now_ms))
+            self._carry_out(known, group, group.join(request._replace(token=token), now_ms))
         answer = await self._answer(token, future)
         assert isinstance(answer, JoinAnswer)
         return answer
 
     async def sync(self, group_id: str, request: SyncRequest) -> SyncAnswer:
-        """Sync a member, see ``ConsumerGroup.sync``; return when the assignment is known."""
+        """Sync a member, see ``ClassicGroup.sync``; return when the assignment is known."""
         known = self._groups.get(group_id)
-        if known is None:
+        group = None if known is None else known.classic
+        if known is None or group is None:
             return SyncAnswer(errors_pb2.UNKNOWN_MEMBER_ID)
         token, future = self._expect()
         now_ms = self._clock.now_ms()
         with self._sound():
-            self._carry_out(known, known.group.sync(request._replace(token=token), now_ms))
+            self._carry_out(known, group, group.sync(request._replace(token=token), now_ms))
         answer = await self._answer(token, future)
         assert isinstance(answer, SyncAnswer)
         return answer
@@ -72,21 +79,24 @@ class GroupShard(ShardDependencies):
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation_id: int
     ) -> int:
-        """Take a heartbeat, see ``ConsumerGroup.heartbeat``; return a Kafka error code."""
+        """Take a heartbeat, see ``ClassicGroup.heartbeat``; return a Kafka error code."""
         known = self._groups.get(group_id)
-        if known is None:
+        group = None if known is None else known.classic
+        if group is None:
             return errors_pb2.UNKNOWN_MEMBER_ID
-        now_ms = self._clock.now_ms()
-        return known.group.heartbeat(member_id, instance_id, generation_id, now_ms)
+        return group.heartbeat(member_id, instance_id, generation_id, self._clock.now_ms())
 
     def leave(self, group_id: str, leavers: Sequence[Leaver]) -> list[int]:
         """Remove members that leave; return an error code for each."""
         known = self._groups.get(group_id)
         if known is None:
             return [errors_pb2.UNKNOWN_MEMBER_ID] * len(leavers)
+        group = known.classic
+        if group is None:
+            return self._remove_consumers(known, leavers)
         with self._sound():
-            codes, effects = known.group.leave(leavers, self._clock.now_ms())
-            self._carry_out(known, effects)
+            codes, effects = group.leave(leavers, self._clock.now_ms())
+            self._carry_out(known, group, effects)
         return codes
 
     # -- offsets ---------------------------------------------------------------------------------
@@ -98,19 +108,40 @@ class GroupShard(ShardDependencies):
         instance_id: str | None,
         generation_id: int,
         commits: Mapping[TopicPartition, CommittedOffset],
+        *,
+        knows_epochs: bool = False,
     ) -> int:
-        """Commit offsets; return one error code, because all of them are in the log or none is."""
+        """Commit offsets; return one error code, because all of them are in the log or none is.
+
+        ``knows_epochs`` says whether the client understands the error codes of consumer groups, as
+        from OffsetCommit 9 on.
+        """
         known = self._committing(group_id, generation_id)
         if known is None:
-            return errors_pb2.ILLEGAL_GENERATION
-        now_ms = self._clock.now_ms()
-        code = known.group.check_commit(member_id, instance_id, generation_id, now_ms)
+            return errors_pb2.GROUP_ID_NOT_FOUND if knows_epochs else errors_pb2.ILLEGAL_GENERATION
+        if isinstance(known.group, ConsumerGroup):
+            code = known.group.check_commit(member_id, instance_id, generation_id, commits)
+            if generation_id >= 0 and not knows_epochs and not code:
+                code = errors_pb2.UNSUPPORTED_VERSION
+        else:
+            now_ms = self._clock.now_ms()
+            code = known.group.check_commit(member_id, instance_id, generation_id, now_ms)
         if code or not commits:
             return code
         sent = known.offsets.expect(commits)
         outcome = self._appends.append(_records_of(group_id, commits))
         outcome.add_done_callback(partial(_committed, known.offsets, sent, commits))
         return await code_of(outcome)
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> int:
+        """Check that a client may fetch the offsets of a group; return an error code.
+
+        A member of a consumer group names itself and its epoch, and must be up to date (KIP-848).
+        """
+        known = self._groups.get(group_id)
+        if known is None or not isinstance(known.group, ConsumerGroup):
+            return errors_pb2.NONE
+        return known.group.check_fetch(member_id, member_epoch)
 
     async def commit_in_transaction(
         self,
@@ -125,7 +156,7 @@ class GroupShard(ShardDependencies):
         known = self._committing(group_id, generation_id)
         if known is None:
             return errors_pb2.ILLEGAL_GENERATION
-        code = known.group.check_transactional_commit(member_id, instance_id, generation_id)
+        code = _transactional_code(known.group, member_id, instance_id, generation_id, commits)
         if code or not commits:
             return code
         expected = Expected(transaction.producer_id, commits)
@@ -174,7 +205,7 @@ class GroupShard(ShardDependencies):
         known = self._groups.get(group_id)
         if known is None:
             return errors_pb2.GROUP_ID_NOT_FOUND
-        if known.group.state is not GroupState.EMPTY:
+        if not known.group.is_empty:
             return errors_pb2.NON_EMPTY_GROUP
         code = await self._forget(known, sorted(known.offsets.known()), also_group=True)
         if not code:
@@ -182,7 +213,7 @@ class GroupShard(ShardDependencies):
         return code
 
     async def expire_offsets(
-        self, retention_ms: int, topics_of: Callable[[ConsumerGroup], frozenset[str] | None]
+        self, retention_ms: int, topics_of: Callable[[Group], frozenset[str] | None]
     ) -> None:
         """Forget offsets that have expired, and groups of which nothing is left (KIP-211).
 
@@ -193,14 +224,14 @@ class GroupShard(ShardDependencies):
         for known in tuple(self._groups.values()):
             if not self._is_known(known):
                 continue
-            empty = known.group.state is GroupState.EMPTY
+            empty = known.group.is_empty
             consumed = frozenset[str]() if empty else topics_of(known.group)
             if consumed is None:
                 continue
             expired = known.offsets.expired(
                 now_ms,
                 retention_ms,
-                unused_since_ms=known.changed_at_ms if empty else None,
+                unused_since_ms=known.changed_at_ms if empty and known.classic else None,
                 consumed_topics=consumed,
             )
             if not expired and not known.is_forgotten:
@@ -219,6 +250,7 @@ class GroupShard(ShardDependencies):
         """Drop a forgotten group, unless it was used again while the tombstones were being
         written."""
         if known.is_forgotten and self._is_known(known):
+            known.close()
             del self._groups[known.group.group_id]
 
     async def _forget(
@@ -227,12 +259,26 @@ class GroupShard(ShardDependencies):
         group_id = known.group.group_id
         records = [LogRecord(log_format.encode_offset_key(group_id, tp), None) for tp in tps]
         if also_group:
-            records.append(LogRecord(log_format.encode_group_key(group_id), None))
+            records += group_tombstones(known.group)
         if not records:
             return errors_pb2.NONE
         outcome = self._appends.append(records)
         outcome.add_done_callback(partial(_forgotten, known.offsets, tps))
         return await code_of(outcome)
+
+
+def _transactional_code(
+    group: Group,
+    member_id: str,
+    instance_id: str | None,
+    generation_id: int,
+    tps: Iterable[TopicPartition],
+) -> int:
+    """Return the error code of a commit in a transaction; its client knows no member epochs."""
+    if isinstance(group, ClassicGroup):
+        return group.check_transactional_commit(member_id, instance_id, generation_id)
+    code = group.check_commit(member_id, instance_id, generation_id, tps, in_transaction=True)
+    return errors_pb2.ILLEGAL_GENERATION if code == errors_pb2.STALE_MEMBER_EPOCH else code
 
 
 def _committed(

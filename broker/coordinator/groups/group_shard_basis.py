@@ -2,16 +2,23 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from quorate.broker.common.errors import KafkaError
-from quorate.broker.coordinator.groups.known_groups import GroupsInLog, KnownGroup, OpenTransactions
+from quorate.broker.coordinator.groups.consumer_group_parts import ConsumerGroupParts
+from quorate.broker.coordinator.groups.known_groups import (
+    Group,
+    GroupsInLog,
+    KnownGroup,
+    OpenTransactions,
+)
+from quorate.broker.coordinator.groups.shard_clock import ShardClock
 from quorate.broker.coordinator.groups.state import group_log_format as log_format
+from quorate.broker.coordinator.groups.state.classic_group import ClassicGroup
 from quorate.broker.coordinator.groups.state.committed_offsets import CommittedOffsets
-from quorate.broker.coordinator.groups.state.consumer_group import ConsumerGroup
 from quorate.broker.coordinator.groups.state.group_basis import GroupLimits
 from quorate.broker.coordinator.groups.state.group_effects import (
     GroupEffect,
@@ -35,25 +42,23 @@ _log: Final = logging.getLogger(__name__)
 Answer = JoinAnswer | SyncAnswer
 
 
-class ShardClock(NamedTuple):
-    """The clocks of a shard: ``now_ms`` is the event loop's monotonic time, ``wall_ms`` is ms since
-    the epoch."""
-
-    now_ms: Callable[[], int]
-    wall_ms: Callable[[], int]
-
-
 class ShardDependencies:
     """The parts of a shard that do not belong to a particular request."""
 
     def __init__(
-        self, name: str, log: LedPartition, limits: GroupLimits, clock: ShardClock
+        self,
+        name: str,
+        log: LedPartition,
+        limits: GroupLimits,
+        clock: ShardClock,
+        consumer_parts: ConsumerGroupParts,
     ) -> None:
         self.is_loading = True
         self.name = name
         self._log = log
         self._limits = limits
         self._clock = clock
+        self._consumer_parts = consumer_parts
         self._appends = CoordinatorAppender(log)
         self._groups: dict[str, KnownGroup] = {}
         self._waiting: dict[Token, asyncio.Future[Answer]] = {}
@@ -75,12 +80,14 @@ class ShardDependencies:
             in_log.take(end)
         self._open = in_log.open
         now_ms = self._clock.now_ms()
-        for known in in_log.groups(self._limits, now_ms):
+        parts = self._consumer_parts
+        async for known in parts.turns.through(in_log.groups(self._limits, parts, now_ms)):
             self._groups[known.group.group_id] = known
         if self._is_over:
             return
         self.is_loading = False
         for known in self._groups.values():
+            self._begin(known)
             self._set_timer(known)
         _log.info("%s: coordinator of %d groups", self.name, len(self._groups))
 
@@ -89,7 +96,7 @@ class ShardDependencies:
         ``error_code``."""
         self._is_over = True
         for known in self._groups.values():
-            known.cancel_timer()
+            known.close()
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(KafkaError(error_code, f"{self.name} is led elsewhere"))
@@ -104,7 +111,7 @@ class ShardDependencies:
 
     # -- looking ---------------------------------------------------------------------------------
 
-    def group(self, group_id: str) -> ConsumerGroup | None:
+    def group(self, group_id: str) -> Group | None:
         known = self._groups.get(group_id)
         return None if known is None else known.group
 
@@ -122,8 +129,11 @@ class ShardDependencies:
 
     # -- carrying out ----------------------------------------------------------------------------
 
+    def _begin(self, known: KnownGroup) -> None:
+        """Begin the work of a consumer group that was loaded from the log."""
+
     def _create(self, group_id: str) -> KnownGroup:
-        known = KnownGroup(ConsumerGroup(group_id, self._limits))
+        known = KnownGroup(ClassicGroup(group_id, self._limits))
         known.touch(self._clock.wall_ms())
         self._groups[group_id] = known
         return known
@@ -154,7 +164,9 @@ class ShardDependencies:
             self._log.give_up(broken)
             raise KafkaError(errors_pb2.NOT_COORDINATOR, str(broken)) from broken
 
-    def _carry_out(self, known: KnownGroup, effects: Iterable[GroupEffect]) -> None:
+    def _carry_out(
+        self, known: KnownGroup, group: ClassicGroup, effects: Iterable[GroupEffect]
+    ) -> None:
         for effect in effects:
             match effect:
                 case Reply(token, answer):
@@ -162,17 +174,23 @@ class ShardDependencies:
                     if future is not None and not future.done():
                         future.set_result(answer)
                 case Persist(attempt):
-                    self._persist(known, attempt)
+                    self._persist(known, group, attempt)
         self._set_timer(known)
 
-    def _persist(self, known: KnownGroup, attempt: int) -> None:
+    def _persist(self, known: KnownGroup, group: ClassicGroup, attempt: int) -> None:
         known.touch(self._clock.wall_ms())
-        group_id = known.group.group_id
-        value = log_format.encode_group(stored(known.group, known.changed_at_ms))
-        outcome = self._appends.append([LogRecord(log_format.encode_group_key(group_id), value)])
-        outcome.add_done_callback(partial(self._persisted, known, attempt))
+        value = log_format.encode_group(stored(group, known.changed_at_ms))
+        key = log_format.encode_group_key(group.group_id)
+        outcome = self._appends.append([LogRecord(key, value)])
+        outcome.add_done_callback(partial(self._persisted, known, group, attempt))
 
-    def _persisted(self, known: KnownGroup, attempt: int, outcome: "asyncio.Future[int]") -> None:
+    def _persisted(
+        self,
+        known: KnownGroup,
+        group: ClassicGroup,
+        attempt: int,
+        outcome: "asyncio.Future[int]",
+    ) -> None:
         error = outcome.exception()
         if self._is_over:
             return
@@ -180,7 +198,8 @@ class ShardDependencies:
             raise error
         code = errors_pb2.NONE if error is None else error.code
         with suppress(KafkaError), self._sound():
-            self._carry_out(known, known.group.persisted(attempt, code, self._clock.now_ms()))
+            effects = group.persisted(attempt, code, self._clock.now_ms())
+            self._carry_out(known, group, effects)
 
     def _set_timer(self, known: KnownGroup) -> None:
         """Set the group's one timer to its first deadline; heartbeats only move deadlines back."""
@@ -195,4 +214,10 @@ class ShardDependencies:
         known.cancel_timer()
         if not self._is_over:
             with suppress(KafkaError), self._sound():
-                self._carry_out(known, known.group.expire(self._clock.now_ms()))
+                self._carry_out_expiry(known)
+
+    def _carry_out_expiry(self, known: KnownGroup) -> None:
+        """Remove members that are silent."""
+        if isinstance(known.group, ClassicGroup):
+            effects = known.group.expire(self._clock.now_ms())
+            self._carry_out(known, known.group, effects)

@@ -4,12 +4,18 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
+from quorate.broker.coordinator.groups.consumer import consumer_log_format
+from quorate.broker.coordinator.groups.consumer.consumer_group import ConsumerGroup
+from quorate.broker.coordinator.groups.consumer.stored_group import StoredConsumerGroup
+from quorate.broker.coordinator.groups.consumer_group_parts import ConsumerGroupParts
+from quorate.broker.coordinator.groups.consumer_group_work import ConsumerGroupWork
+from quorate.broker.coordinator.groups.group_writes import GroupWrites
 from quorate.broker.coordinator.groups.state import group_log_format as log_format
+from quorate.broker.coordinator.groups.state.classic_group import ClassicGroup
 from quorate.broker.coordinator.groups.state.committed_offsets import CommittedOffsets
-from quorate.broker.coordinator.groups.state.consumer_group import ConsumerGroup
-from quorate.broker.coordinator.groups.state.group_basis import GroupLimits, GroupState
+from quorate.broker.coordinator.groups.state.group_basis import GroupLimits
 from quorate.broker.coordinator.groups.state.group_log_format import (
     GroupKey,
     OffsetKey,
@@ -26,15 +32,22 @@ from quorate.broker.coordinator.shards.coordinator_records import (
 _log: Final = logging.getLogger(__name__)
 
 
+Group: TypeAlias = ClassicGroup | ConsumerGroup
+
+
 @dataclass(slots=True)
 class KnownGroup:
     """A group with its committed offsets, and the wall-clock time of its last change."""
 
-    group: ConsumerGroup
+    group: Group
     offsets: CommittedOffsets = field(default_factory=CommittedOffsets)
     changed_at_ms: int = 0
     timer: asyncio.TimerHandle | None = None
     timer_at_ms: int = 0
+    writes: GroupWrites | None = None
+    """The writes of a consumer group."""
+    work: ConsumerGroupWork | None = None
+    """The work of a consumer group that takes time."""
 
     def touch(self, now_wall_ms: int) -> None:
         """Record a change of the group."""
@@ -51,11 +64,21 @@ class KnownGroup:
             self.timer.cancel()
             self.timer = None
 
+    def close(self) -> None:
+        """Stop what goes on for the group, because it is coordinated elsewhere or deleted."""
+        self.cancel_timer()
+        if self.work is not None:
+            self.work.close()
+
+    @property
+    def classic(self) -> ClassicGroup | None:
+        """The group if it is of the classic protocol, or else None."""
+        return self.group if isinstance(self.group, ClassicGroup) else None
+
     @property
     def is_forgotten(self) -> bool:
         """Return whether the group has no members and no offsets, so that it can be dropped."""
-        no_members = self.group.state is GroupState.EMPTY and not self.group.members.pending
-        return no_members and not self.offsets
+        return self.group.is_unused and not self.offsets
 
 
 class OpenTransactions:
@@ -88,6 +111,7 @@ class GroupsInLog:
     def __init__(self, name: str) -> None:
         self._name = name
         self._kept: dict[str, bytes] = {}
+        self._consumer_groups: dict[str, StoredConsumerGroup] = {}
         self._offsets: dict[str, CommittedOffsets] = {}
         self.open = OpenTransactions()
 
@@ -105,6 +129,11 @@ class GroupsInLog:
                 )
 
     def _take(self, record: LogRecord, batch: LogBatch) -> None:
+        if consumer_log_format.is_of_consumer_group(record.key):
+            key = consumer_log_format.read_key(record.key)
+            stored = self._consumer_groups.setdefault(key.group_id, StoredConsumerGroup())
+            stored.take(key, record.value)
+            return
         match log_format.decode_key(record.key), record.value:
             case OffsetKey(group_id, tp), None:
                 self._offsets_of(group_id).forget(tp, batch.place)
@@ -127,14 +156,24 @@ class GroupsInLog:
             found = self._offsets[group_id] = CommittedOffsets()
         return found
 
-    def groups(self, limits: GroupLimits, now_ms: int) -> Iterator[KnownGroup]:
+    def groups(
+        self, limits: GroupLimits, parts: ConsumerGroupParts, now_ms: int
+    ) -> Iterator[KnownGroup]:
         """Return the groups that have members or offsets left."""
+        for group_id, stored in self._consumer_groups.items():
+            if stored.values:
+                group = stored.group(group_id, parts.limits, parts.topics, now_ms)
+                yield KnownGroup(group, self._offsets.pop(group_id, CommittedOffsets()))
+                self._kept.pop(group_id, None)
+        yield from self._classic_groups(limits, now_ms)
+
+    def _classic_groups(self, limits: GroupLimits, now_ms: int) -> Iterator[KnownGroup]:
         for group_id in {**self._offsets, **self._kept}:
             value = self._kept.get(group_id)
             offsets = self._offsets_of(group_id)
             group = None if value is None else self._group(group_id, value)
             if group is None:
-                known = KnownGroup(ConsumerGroup(group_id, limits), offsets)
+                known = KnownGroup(ClassicGroup(group_id, limits), offsets)
             else:
                 restored_group = restored(group_id, group, limits, now_ms)
                 known = KnownGroup(restored_group, offsets, group.changed_at_ms)

@@ -3,7 +3,8 @@
 from typing import Final
 
 from quorate.broker.common.errors import KafkaError
-from quorate.broker.coordinator.groups.state.consumer_group import ConsumerGroup
+from quorate.broker.coordinator.groups.known_groups import Group
+from quorate.broker.coordinator.groups.state.classic_group import ClassicGroup
 from quorate.broker.coordinator.groups.state.group_basis import GroupState
 from quorate.broker.kafka.connection.answer_price import AnswerPrice
 from quorate.broker.kafka.connection.requests import RequestContext
@@ -15,7 +16,11 @@ from quorate_proto.v1 import errors_pb2
 
 _DEAD: Final = "Dead"
 """The state that is returned for a group that does not exist."""
+_FIRST_DESCRIPTION_NOT_FOUND: Final = 6
+"""From this version of DescribeGroups on, groups that do not exist have an error (KIP-1043)."""
 _CLASSIC: Final = "classic"
+_CONSUMER: Final = "consumer"
+"""The types of groups, as clients see them."""
 
 
 async def describe_groups(
@@ -32,14 +37,24 @@ async def describe_groups(
         except KafkaError as error:
             described |= _nothing(error.code)
         else:
-            if group is not None:
+            if isinstance(group, ClassicGroup):
                 described |= _described(group)
+            elif context.version >= _FIRST_DESCRIPTION_NOT_FOUND:
+                described |= _not_found(group_id)
             if wants_operations:
                 rights = services.authorizer.rights_of(context)
                 described["authorized_operations"] = rights.operations(ResourceType.GROUP, group_id)
         groups.append(described)
     values = {"throttle_time": 0, "groups": groups}
     return values
+
+
+def _not_found(group_id: str) -> Message:
+    """Return the answer for a group that does not exist, or is of the consumer protocol."""
+    return {
+        "error_code": errors_pb2.GROUP_ID_NOT_FOUND,
+        "error_message": f"Group {group_id} not found.",
+    }
 
 
 def _nothing(error_code: int) -> Message:
@@ -52,7 +67,7 @@ def _nothing(error_code: int) -> Message:
     }
 
 
-def _described(group: ConsumerGroup) -> Message:
+def _described(group: ClassicGroup) -> Message:
     """Describe a group. Subscriptions and assignments are included only while the group is
     stable.
     """
@@ -91,11 +106,11 @@ async def list_groups(
             "group_id": group.group_id,
             "protocol_type": group.protocol_type or "",
             "group_state": group.state.value,
-            "group_type": _CLASSIC,
+            "group_type": _type(group),
         }
         async for group in services.turns.through(known)
         if (not states or group.state.value.lower() in states)
-        and (not types or _CLASSIC in types)
+        and (not types or _type(group) in types)
         and (
             sees_all
             or rights.may(
@@ -108,6 +123,10 @@ async def list_groups(
     )
     values = {"throttle_time": 0, "error_code": code, "groups": groups}
     return values
+
+
+def _type(group: Group) -> str:
+    return _CLASSIC if isinstance(group, ClassicGroup) else _CONSUMER
 
 
 async def delete_groups(

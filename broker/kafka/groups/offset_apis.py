@@ -12,7 +12,7 @@ from quorate.broker.coordinator.groups.state.committed_offsets import (
     CommittedOffsets,
 )
 from quorate.broker.coordinator.groups.state.group_effects import NO_GENERATION
-from quorate.broker.coordinator.groups.state.subscription import consumed_topics
+from quorate.broker.coordinator.groups.subscriptions import consumed_topics
 from quorate.broker.coordinator.shards.coordinator_records import TransactionOwner
 from quorate.broker.kafka.allowed_topics import allowed_topics
 from quorate.broker.kafka.connection.answer_price import AnswerPrice
@@ -26,6 +26,7 @@ from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 
 _FIRST_FETCH_OF_MANY: Final = 8
+_FIRST_COMMIT_WITH_EPOCH: Final = 9
 _FIRST_TXN_COMMIT_WITH_LOADING: Final = 2
 _CODE_FOR_OLD_CLIENTS: Final[Mapping[int, int]] = {
     errors_pb2.COORDINATOR_LOAD_IN_PROGRESS: errors_pb2.COORDINATOR_NOT_AVAILABLE,
@@ -65,6 +66,7 @@ async def offset_commit(
             request.get("group_instance_id"),
             request["generation_id_or_member_epoch"],
             commits,
+            knows_epochs=context.version >= _FIRST_COMMIT_WITH_EPOCH,
         )
         if code == errors_pb2.ILLEGAL_GENERATION and not is_known:
             code = _code_of_unknown_group(context.version)
@@ -213,7 +215,11 @@ async def _fetch(
     committed = CommittedOffsets()
     try:
         require_group(services, context, AclOperation.DESCRIBE, group_id)
-        committed = services.groups.shard_of(group_id).offsets(group_id)
+        shard = services.groups.shard_of(group_id)
+        code = shard.check_fetch(
+            group_id, group_request.get("member_id"), group_request.get("member_epoch", -1)
+        )
+        committed = shard.offsets(group_id)
     except KafkaError as error:
         code = error.code
     topics, unknown, visible = await _topics_to_fetch(services, context, committed, topics)

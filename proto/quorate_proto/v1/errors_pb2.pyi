@@ -227,13 +227,21 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     NEW_LEADER_ELECTED: _ErrorCode.ValueType  # 108
     """Leadership changed meanwhile."""
     FENCED_MEMBER_EPOCH: _ErrorCode.ValueType  # 110
-    """Another run of the pipeline has taken over."""
+    """Another run has taken over, or the member is behind; join again."""
+    UNRELEASED_INSTANCE_ID: _ErrorCode.ValueType  # 111
+    """Another member has the instance id."""
+    UNSUPPORTED_ASSIGNOR: _ErrorCode.ValueType  # 112
+    """The group coordinator has no such assignor."""
+    STALE_MEMBER_EPOCH: _ErrorCode.ValueType  # 113
+    """The member has had a newer epoch; retry with it."""
     UNKNOWN_SUBSCRIPTION_ID: _ErrorCode.ValueType  # 117
     """The client must ask for its subscription again."""
     TELEMETRY_TOO_LARGE: _ErrorCode.ValueType  # 118
     """Metrics of a client are larger than telemetry.max.bytes."""
     TRANSACTION_ABORTABLE: _ErrorCode.ValueType  # 120
     """The transaction cannot be committed; abort it."""
+    INVALID_REGULAR_EXPRESSION: _ErrorCode.ValueType  # 128
+    """Not RE2, or too long."""
     UNKNOWN_SERVER_ERROR: _ErrorCode.ValueType  # -1
     """A fault of ours; the broker's log has the details."""
 
@@ -445,13 +453,21 @@ INELIGIBLE_REPLICA: ErrorCode.ValueType  # 107
 NEW_LEADER_ELECTED: ErrorCode.ValueType  # 108
 """Leadership changed meanwhile."""
 FENCED_MEMBER_EPOCH: ErrorCode.ValueType  # 110
-"""Another run of the pipeline has taken over."""
+"""Another run has taken over, or the member is behind; join again."""
+UNRELEASED_INSTANCE_ID: ErrorCode.ValueType  # 111
+"""Another member has the instance id."""
+UNSUPPORTED_ASSIGNOR: ErrorCode.ValueType  # 112
+"""The group coordinator has no such assignor."""
+STALE_MEMBER_EPOCH: ErrorCode.ValueType  # 113
+"""The member has had a newer epoch; retry with it."""
 UNKNOWN_SUBSCRIPTION_ID: ErrorCode.ValueType  # 117
 """The client must ask for its subscription again."""
 TELEMETRY_TOO_LARGE: ErrorCode.ValueType  # 118
 """Metrics of a client are larger than telemetry.max.bytes."""
 TRANSACTION_ABORTABLE: ErrorCode.ValueType  # 120
 """The transaction cannot be committed; abort it."""
+INVALID_REGULAR_EXPRESSION: ErrorCode.ValueType  # 128
+"""Not RE2, or too long."""
 UNKNOWN_SERVER_ERROR: ErrorCode.ValueType  # -1
 """A fault of ours; the broker's log has the details."""
 Global___ErrorCode: typing_extensions.TypeAlias = ErrorCode

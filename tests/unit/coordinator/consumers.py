@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from quorate.broker.coordinator.groups.state.consumer_group import ConsumerGroup
+from quorate.broker.coordinator.groups.state.classic_group import ClassicGroup
 from quorate.broker.coordinator.groups.state.group_basis import GroupLimits, GroupState
 from quorate.broker.coordinator.groups.state.group_effects import (
     GroupEffect,
@@ -28,7 +28,7 @@ class World:
     def __init__(self, limits: GroupLimits = LIMITS) -> None:
         self.now_ms = 1_000
         self.limits = limits
-        self.group = ConsumerGroup("orders", limits)
+        self.group = ClassicGroup("orders", limits)
         self.answers: dict[Token, JoinAnswer | SyncAnswer] = {}
         self.unwritten: list[int] = []
         """Attempts that have not been reported yet."""

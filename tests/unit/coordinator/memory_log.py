@@ -5,8 +5,11 @@ import itertools
 from collections.abc import AsyncIterator, Sequence
 
 from quorate.broker.common.errors import KafkaError
+from quorate.broker.config.spec import BROKER_SPEC
+from quorate.broker.coordinator.groups.consumer.group_topics import Topics
+from quorate.broker.coordinator.groups.consumer_group_parts import ConsumerGroupParts
 from quorate.broker.coordinator.groups.group_shard import GroupShard
-from quorate.broker.coordinator.groups.group_shard_basis import ShardClock
+from quorate.broker.coordinator.groups.shard_clock import ShardClock
 from quorate.broker.coordinator.groups.state.group_basis import GroupLimits
 from quorate.broker.coordinator.groups.state.group_effects import JoinRequest, SyncRequest
 from quorate.broker.coordinator.shards.coordinator_records import (
@@ -17,8 +20,10 @@ from quorate.broker.coordinator.shards.coordinator_records import (
     TransactionOwner,
 )
 from quorate.broker.coordinator.shards.led_partition import LedPartition
+from quorate.broker.quota.work_turns import WorkTurns
 from quorate_proto.v1 import errors_pb2
 from tests.support.virtual_time import pass_time
+from tests.unit.coordinator.consumer_world import FakeTopics
 
 IDS = itertools.count()
 
@@ -89,19 +94,29 @@ class Led(LedPartition):
         return self._log.replay()
 
 
+def consumer_parts(topics: Topics) -> ConsumerGroupParts:
+    """What consumer groups share, with the default configuration."""
+    config = BROKER_SPEC.parse(
+        {"broker.id": "1", "quorum.bootstrap.servers": "localhost:1", "log.dir": "log"}
+    )
+    return ConsumerGroupParts.of(config, topics, WorkTurns())
+
+
 class Place:
     """A log, and whoever leads it."""
 
     def __init__(self) -> None:
         self.log = MemoryLog()
         self.wall_ms = 1_000_000
+        self.topics = FakeTopics()
 
     def shard(self) -> GroupShard:
         """A new leader that knows nothing yet."""
         loop = asyncio.get_running_loop()
         clock = ShardClock(lambda: int(loop.time() * 1000), lambda: self.wall_ms)
         limits = GroupLimits(max_members=100, initial_delay_ms=0)
-        return GroupShard("__consumer_offsets-7", Led(self.log), limits, clock)
+        parts = consumer_parts(self.topics)
+        return GroupShard("__consumer_offsets-7", Led(self.log), limits, clock, parts)
 
     async def lead(self) -> GroupShard:
         shard = self.shard()

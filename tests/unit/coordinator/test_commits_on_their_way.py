@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from quorate.broker.coordinator.groups.group_shard import GroupShard
+from quorate.broker.coordinator.groups.state.classic_group import ClassicGroup
 from quorate.broker.coordinator.groups.state.committed_offsets import CommittedOffset
-from quorate.broker.coordinator.groups.state.consumer_group import ConsumerGroup
 from quorate.broker.coordinator.shards.coordinator_records import (
     CommitOutcomeUnknown,
     LogRecord,
@@ -24,7 +24,7 @@ DAY_MS = 86_400_000
 COMMIT = CommittedOffset(41, 3, "note", 1_000)
 
 
-def nothing(_group: ConsumerGroup) -> frozenset[str]:
+def nothing(_group: ClassicGroup) -> frozenset[str]:
     return frozenset()
 
 

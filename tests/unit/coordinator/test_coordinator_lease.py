@@ -10,7 +10,7 @@ import pytest
 from quorate.broker.common.broker_identity import BrokerIdentity
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.coordinator.groups.group_coordinator import GroupCoordinator, GroupSettings
-from quorate.broker.coordinator.groups.group_shard_basis import ShardClock
+from quorate.broker.coordinator.groups.shard_clock import ShardClock
 from quorate.broker.coordinator.groups.state.group_basis import GroupLimits
 from quorate.broker.coordinator.shards.coordinator_lease import CoordinatorLease
 from quorate.common.types import BrokerId, LeaderEpoch, TopicPartition
@@ -19,6 +19,8 @@ from tests.support.followers import ShownImage
 from tests.support.identities import registered
 from tests.support.kafka_fakes import FakeOffsetsLog
 from tests.support.metadata import MetadataLogBuilder
+from tests.unit.coordinator.consumer_world import FakeTopics
+from tests.unit.coordinator.memory_log import consumer_parts
 
 TP = TopicPartition("__consumer_offsets", 0)
 OWN, OTHER = BrokerId(1), BrokerId(2)
@@ -107,7 +109,9 @@ async def test_who_may_not_speak_is_no_coordinator() -> None:
     log = FakeOffsetsLog()
     clock = ShardClock(lambda: 0, lambda: 0)
     limits = GroupLimits(max_members=1, initial_delay_ms=0)
-    shards = GroupCoordinator(GroupSettings(limits, 0, 0, 0, 0, 0), clock, lambda _topic: 1, str)
+    settings = GroupSettings(limits, 0, 0, 0, 0, 0)
+    parts = consumer_parts(FakeTopics())
+    shards = GroupCoordinator(settings, clock, lambda _topic: 1, str, parts)
     shards.lead(0, log)
     (shard,) = shards._shards.values()
     await shard.load()

@@ -6,8 +6,8 @@ import pytest
 
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.coordinator.groups.state import group_log_format as log_format
+from quorate.broker.coordinator.groups.state.classic_group import ClassicGroup
 from quorate.broker.coordinator.groups.state.committed_offsets import CommittedOffset
-from quorate.broker.coordinator.groups.state.consumer_group import ConsumerGroup
 from quorate.broker.coordinator.groups.state.group_basis import GroupState
 from quorate.broker.coordinator.groups.state.group_effects import Leaver, SyncRequest
 from quorate.broker.coordinator.shards.coordinator_records import (
@@ -136,7 +136,7 @@ async def test_forgotten_offsets_stay_forgotten(place: Place) -> None:
         assert each.offsets("g").get(OTHER) == COMMIT
 
 
-def of_orders(_group: ConsumerGroup) -> frozenset[str]:
+def of_orders(_group: ClassicGroup) -> frozenset[str]:
     return frozenset({"orders"})
 
 

@@ -4,7 +4,7 @@ The state of one group is a pure state machine: requests and deadlines go in, an
 come out. Time is passed in as ``now_ms`` (monotonic). Nothing here uses clocks, sockets, logs or
 tasks.
 
-- ``consumer_group``: syncing, heartbeats, leaving and expiry (Kafka's classic protocol).
+- ``classic_group``: syncing, heartbeats, leaving and expiry (Kafka's classic protocol).
 - ``joining``: joining and rebalancing.
 - ``members``: the members of a group and what they have in common.
 - ``group_effects``: the requests of a group, its answers, and the work that it asks for.

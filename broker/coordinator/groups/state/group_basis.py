@@ -59,7 +59,7 @@ class _Writing(NamedTuple):
 
 
 class GroupStateBase:
-    """The state of one group; ``Joining`` and ``ConsumerGroup`` add the operations."""
+    """The state of one group; ``Joining`` and ``ClassicGroup`` add the operations."""
 
     def __init__(self, group_id: str, limits: GroupLimits) -> None:
         self.group_id = group_id
@@ -104,6 +104,16 @@ class GroupStateBase:
         self.members.restore_leader(leader_id)
         if len(self.members):
             self.state = GroupState.STABLE
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether the group has no members, so that it may be deleted."""
+        return self.state is GroupState.EMPTY
+
+    @property
+    def is_unused(self) -> bool:
+        """Return whether the group has no members, and nobody is about to become one."""
+        return self.is_empty and not self.members.pending
 
     def _enter(self, state: GroupState, generation_id: int) -> None:
         """Come to another state, in the present generation or the next.

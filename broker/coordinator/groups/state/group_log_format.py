@@ -4,8 +4,8 @@ import struct
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from quorate.broker.coordinator.groups.state.classic_group import ClassicGroup
 from quorate.broker.coordinator.groups.state.committed_offsets import CommittedOffset
-from quorate.broker.coordinator.groups.state.consumer_group import ConsumerGroup
 from quorate.broker.coordinator.groups.state.group_basis import GroupLimits
 from quorate.broker.coordinator.groups.state.members import Member
 from quorate.broker.coordinator.shards.coordinator_records import (
@@ -45,7 +45,7 @@ class StoredGroup(NamedTuple):
     members: tuple[StoredMember, ...]
 
 
-def stored(group: ConsumerGroup, now_wall_ms: int) -> StoredGroup:
+def stored(group: ClassicGroup, now_wall_ms: int) -> StoredGroup:
     """Return the present state of the group, to be written to the log."""
     name = group.protocol_name or ""
     return StoredGroup(
@@ -70,10 +70,10 @@ def stored(group: ConsumerGroup, now_wall_ms: int) -> StoredGroup:
     )
 
 
-def restored(group_id: str, kept: StoredGroup, limits: GroupLimits, now_ms: int) -> ConsumerGroup:
+def restored(group_id: str, kept: StoredGroup, limits: GroupLimits, now_ms: int) -> ClassicGroup:
     """Return the group from the log; each member gets its full session timeout from ``now_ms``
     on."""
-    group = ConsumerGroup(group_id, limits)
+    group = ClassicGroup(group_id, limits)
     group.restore(
         [_restored_member(each, kept.protocol_name or "") for each in kept.members],
         now_ms,

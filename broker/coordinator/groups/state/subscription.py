@@ -7,14 +7,14 @@ with version i16 and the topics, an array of strings.
 import struct
 from typing import Final
 
-from quorate.broker.coordinator.groups.state.consumer_group import ConsumerGroup
+from quorate.broker.coordinator.groups.state.classic_group import ClassicGroup
 
 _CONSUMER: Final = "consumer"
 _VERSION_AND_COUNT: Final = struct.Struct(">hi")
 _LENGTH: Final = struct.Struct(">h")
 
 
-def consumed_topics(group: ConsumerGroup) -> frozenset[str] | None:
+def consumed_topics(group: ClassicGroup) -> frozenset[str] | None:
     """Return the topics to which members are subscribed, or None if they cannot be read."""
     if group.protocol_type != _CONSUMER or group.protocol_name is None:
         return None

@@ -1,4 +1,4 @@
-"""``ConsumerGroup``: the state machine of a group (Kafka's classic protocol).
+"""``ClassicGroup``: the state machine of a group (Kafka's classic protocol).
 
     EMPTY ── join ──▶ PREPARING_REBALANCE ── all have joined, or the time is up ──▶
     COMPLETING_REBALANCE ── the leader's assignment is in the log ──▶ STABLE
@@ -34,7 +34,7 @@ from quorate.broker.coordinator.groups.state.members import NEVER_MS, Member
 from quorate_proto.v1 import errors_pb2
 
 
-class ConsumerGroup(Joining):
+class ClassicGroup(Joining):
     """One group. Its methods are events; most return effects or a Kafka error code."""
 
     # -- the assignment --------------------------------------------------------------------------

@@ -1,0 +1,69 @@
+"""A consumer group as a log describes it, from which a new coordinator takes it."""
+
+from typing import Final
+
+from quorate.broker.coordinator.groups.consumer import consumer_log_format as log_format
+from quorate.broker.coordinator.groups.consumer.consumer_group import ConsumerGroup
+from quorate.broker.coordinator.groups.consumer.consumer_log_format import (
+    ConsumerGroupKey,
+    GroupEpoch,
+    TargetEpoch,
+)
+from quorate.broker.coordinator.groups.consumer.consumer_member import (
+    ConsumerMember,
+    CurrentAssignment,
+    MemberMetadata,
+)
+from quorate.broker.coordinator.groups.consumer.group_epochs import ConsumerGroupLimits
+from quorate.broker.coordinator.groups.consumer.group_topics import Topics
+from quorate.broker.coordinator.groups.consumer.regular_expressions import ResolvedRegex
+
+_NO_CURRENT: Final = CurrentAssignment()
+
+
+class StoredConsumerGroup:
+    """The last value of each key of one group."""
+
+    def __init__(self) -> None:
+        self.values: dict[ConsumerGroupKey, log_format.Value] = {}
+
+    def take(self, key: ConsumerGroupKey, value: bytes | None) -> None:
+        """Take the next record of the log.
+
+        Raises:
+            UnknownRecord: the value has another format.
+        """
+        if value is None:
+            self.values.pop(key, None)
+        else:
+            self.values[key] = log_format.read_value(key.kind, value)
+
+    def group(
+        self, group_id: str, limits: ConsumerGroupLimits, topics: Topics, now_ms: int
+    ) -> ConsumerGroup:
+        """Return the group; each member gets its full session timeout from ``now_ms`` on."""
+        group = ConsumerGroup(group_id, limits, topics)
+        epoch, target = GroupEpoch(0, 0), TargetEpoch(0, 0)
+        metadata: dict[str, MemberMetadata] = {}
+        current: dict[str, CurrentAssignment] = {}
+        for key, value in self.values.items():
+            match value:
+                case GroupEpoch():
+                    epoch = value
+                case TargetEpoch():
+                    target = value
+                case MemberMetadata():
+                    metadata[key.about] = value
+                case CurrentAssignment():
+                    current[key.about] = value
+                case ResolvedRegex():
+                    group.regexes.put(key.about, value)
+                case log_format.SubscribedTopics():
+                    group.restore_topics_record()
+                case dict():
+                    group.restore_target(key.about, value)
+        for member_id, found in metadata.items():
+            member = ConsumerMember(member_id, found, current.get(member_id, _NO_CURRENT))
+            group.restore_member(member, now_ms)
+        group.restore_epochs(epoch.epoch, epoch.metadata_hash, target.epoch)
+        return group
