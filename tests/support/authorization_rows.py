@@ -103,6 +103,18 @@ _COMMITTING_IN_TRANSACTION: Final = {
     "producer_id": 1,
     "producer_epoch": 0,
 }
+_HEARTBEAT: Final = {
+    "group_id": GROUP,
+    "member_id": "m",
+    "member_epoch": 0,
+    "instance_id": None,
+    "rack_id": None,
+    "rebalance_timeout": 60_000,
+    "subscribed_topic_names": [TOPIC],
+    "subscribed_topic_regex": None,
+    "server_assignor": None,
+    "topic_partitions": [],
+}
 _FORGETTING: Final = {
     "group_id": GROUP,
     "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0}]}],
@@ -364,6 +376,24 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
             ),
         ),
         42: (Row(1, {"groups_names": [GROUP]}, (group(Op.DELETE),), GROUP_DENIED, own=True),),
+        68: (
+            Row(
+                1,
+                _HEARTBEAT,
+                (group(Op.READ),),
+                GROUP_DENIED,
+                also=(topic(Op.DESCRIBE),),
+            ),
+            Row(1, _HEARTBEAT, (topic(Op.DESCRIBE),), TOPIC_DENIED, also=(group(Op.READ),)),
+        ),
+        69: (
+            Row(
+                1,
+                {"group_ids": [GROUP], "include_authorized_operations": False},
+                (group(Op.DESCRIBE), group(Op.READ)),
+                GROUP_DENIED,
+            ),
+        ),
         47: (
             Row(0, _FORGETTING, (group(Op.DELETE),), GROUP_DENIED, also=(topic(Op.READ),)),
             Row(0, _FORGETTING, (topic(Op.READ),), TOPIC_DENIED, also=(group(Op.DELETE),)),

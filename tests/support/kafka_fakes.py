@@ -346,6 +346,10 @@ class FakeTopic:
     topic_id: TopicId
     partitions: tuple[FakePartition, ...]
 
+    @property
+    def partition_count(self) -> int:
+        return len(self.partitions)
+
 
 @dataclass(frozen=True)
 class FakeBroker:
@@ -392,7 +396,7 @@ class FakeMetadata(MetadataCache):
             told(partitions)
         return topic
 
-    def topic(self, name: str) -> FakeTopic | None:
+    def topic(self, name: str) -> FakeTopic | None:  # type: ignore[override]
         return self.topics.get(name)
 
     def partition_count(self, name: str) -> int:

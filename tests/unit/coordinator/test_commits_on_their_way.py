@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from quorate.broker.coordinator.groups.group_shard import GroupShard
-from quorate.broker.coordinator.groups.state.classic_group import ClassicGroup
+from quorate.broker.coordinator.groups.known_groups import Group
 from quorate.broker.coordinator.groups.state.committed_offsets import CommittedOffset
 from quorate.broker.coordinator.shards.coordinator_records import (
     CommitOutcomeUnknown,
@@ -24,7 +24,7 @@ DAY_MS = 86_400_000
 COMMIT = CommittedOffset(41, 3, "note", 1_000)
 
 
-def nothing(_group: ClassicGroup) -> frozenset[str]:
+def nothing(_group: Group) -> frozenset[str]:
     return frozenset()
 
 

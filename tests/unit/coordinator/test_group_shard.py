@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from quorate.broker.common.errors import KafkaError
+from quorate.broker.coordinator.groups.known_groups import Group
 from quorate.broker.coordinator.groups.state import group_log_format as log_format
-from quorate.broker.coordinator.groups.state.classic_group import ClassicGroup
 from quorate.broker.coordinator.groups.state.committed_offsets import CommittedOffset
 from quorate.broker.coordinator.groups.state.group_basis import GroupState
 from quorate.broker.coordinator.groups.state.group_effects import Leaver, SyncRequest
@@ -136,7 +136,7 @@ async def test_forgotten_offsets_stay_forgotten(place: Place) -> None:
         assert each.offsets("g").get(OTHER) == COMMIT
 
 
-def of_orders(_group: ClassicGroup) -> frozenset[str]:
+def of_orders(_group: Group) -> frozenset[str]:
     return frozenset({"orders"})
 
 

@@ -148,10 +148,12 @@ class _Balancing:
                 moved += yield from self._balance(topic_id)
             if not moved:
                 break
-        return {
-            member_id: {topic_id: frozenset(own) for topic_id, own in topics.items() if own}
-            for member_id, topics in self._growing.items()
-        }
+        target: TargetAssignment = {}
+        for number, (member_id, topics) in enumerate(self._growing.items()):
+            target[member_id] = {topic: frozenset(own) for topic, own in topics.items() if own}
+            if not number % MEMBERS_IN_A_STEP:
+                yield
+        return target
 
     def _keep(self) -> Steps[None]:
         """Give each member what it had of the topics that it subscribes to."""
@@ -192,7 +194,7 @@ class _Balancing:
         while most:
             size, giver = heapq.heappop(most)
             if -size != self._sizes[giver]:
-                continue  # The entry is old: the member has given something since.
+                continue  # The entry is old: the member has been given something since.
             taker = self._least(fewest)
             if self._sizes[giver] - self._sizes[taker] < 2:
                 break
