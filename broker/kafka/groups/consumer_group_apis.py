@@ -68,13 +68,6 @@ async def _heartbeat(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> HeartbeatAnswer:
     group_id = request["group_id"]
-    level = services.images.image.inter_broker_protocol
-    if level < CONSUMER_GROUPS:
-        raise KafkaError(
-            errors_pb2.UNSUPPORTED_VERSION,
-            f"the consumer protocol needs inter_broker_protocol {CONSUMER_GROUPS}, which is {level}"
-            " now: `quorate features upgrade`",
-        )
     if not group_id:
         raise KafkaError(errors_pb2.INVALID_REQUEST, "the group id is empty")
     require_group(services, context, AclOperation.READ, group_id)
@@ -86,6 +79,8 @@ async def _heartbeat(
         heartbeat = heartbeat._replace(member_id=services.groups.new_id())
     await _require_described(services, context, heartbeat.topic_names or ())
 
+    _require_level(services)
+
     async def visible(names: Collection[str]) -> Collection[str]:
         rights = services.authorizer.rights_of(context)
         return await allowed_topics(
@@ -93,6 +88,21 @@ async def _heartbeat(
         )
 
     return await services.groups.shard_of(group_id).consumer_heartbeat(group_id, heartbeat, visible)
+
+
+def _require_level(services: KafkaServices) -> None:
+    """Refuse the consumer protocol while a broker of an earlier release may become coordinator.
+
+    Raises:
+        KafkaError: UNSUPPORTED_VERSION.
+    """
+    level = services.images.image.inter_broker_protocol
+    if level < CONSUMER_GROUPS:
+        raise KafkaError(
+            errors_pb2.UNSUPPORTED_VERSION,
+            f"the consumer protocol needs inter_broker_protocol {CONSUMER_GROUPS}, which is {level}"
+            " now: `quorate features upgrade`",
+        )
 
 
 def _read(context: RequestContext, request: Message) -> HeartbeatRequest:
