@@ -205,7 +205,9 @@ def test_topics_grow_and_match_without_any_clients_doing(cluster: RunningCluster
     try:
         wait_until(lambda: notes.shares() == [2], "the topic that matches is assigned")
         with cluster.admin() as admin:
-            admin.create_partitions([NewPartitions(name="payments-1", count=5)])[0].raise_for_error()
+            admin.create_partitions([NewPartitions(name="payments-1", count=5)])[
+                0
+            ].raise_for_error()
         wait_until(lambda: notes.shares() == [5], "partitions that are added are assigned")
         described = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
         found = described.describe_consumer_groups([notes.group_id])[notes.group_id].result()

@@ -6,6 +6,8 @@ from quorate.broker.common.errors import KafkaError
 from quorate.broker.coordinator.groups.consumer.consumer_member import MemberState
 from quorate.broker.coordinator.groups.consumer.group_epochs import ConsumerGroupState
 from quorate.broker.coordinator.groups.consumer.heartbeat_messages import (
+    NAMES_LENGTH_MAX,
+    NAMES_MAX,
     HeartbeatRequest,
     check_heartbeat,
 )
@@ -311,6 +313,16 @@ def test_an_epoch_begins_when_it_is_known_what_an_expression_matches(world: Worl
     assert not list(world.from_log().regexes)
 
 
+def test_matching_topics_that_are_too_many_for_the_log_are_not_written(world: World) -> None:
+    request = HeartbeatRequest("a", 0, "c", "h", None, None, 1, None, ".*", claimed={})
+    world.heartbeat(request)
+    many = frozenset(f"a-topic-with-a-long-name-{number}" for number in range(30_000))
+    world.write(world.group.take_resolved({".*": ResolvedRegex(many, 1, 1)}))
+    assert max(record.size for record in world.log) < 1000
+    assert world.group.subscribed_topics() == many
+    assert world.from_log().unresolved_regexes == [".*"]
+
+
 def test_expressions_match_whole_names() -> None:
     names = ["orders", "orders-2", "my-orders"]
     found = carried_out(matching_topics(["orders", "orders.*", "(?i)ORDERS"], names))
@@ -376,6 +388,8 @@ JOINING = HeartbeatRequest("a", 0, "c", "h", None, None, 1, ORDERS, claimed={})
         {"topic_names": None},
         {"member_epoch": -2},
         {"member_epoch": -3},
+        {"topic_names": frozenset(map(str, range(NAMES_MAX + 1)))},
+        {"topic_names": frozenset({"a" * (NAMES_LENGTH_MAX + 1)})},
     ],
 )
 def test_requests_that_make_no_sense_are_refused(wrong: dict[str, object]) -> None:

@@ -16,6 +16,11 @@ from quorate_proto.v1 import errors_pb2
 
 UNCHANGED_TIMEOUT: Final = -1
 
+NAMES_MAX: Final = 10_000
+NAMES_LENGTH_MAX: Final = 256 << 10
+"""The most topics that a member may name, and the most characters of their names together. They are
+one record in the log, and are sorted and counted in one go."""
+
 
 class HeartbeatRequest(NamedTuple):
     """A heartbeat. What is None, or a timeout of -1, is as the member said it before.
@@ -98,6 +103,12 @@ def check_heartbeat(
         raise _invalid(f"member epoch {epoch} must be -2 or greater")
     if epoch == STATIC_LEAVING_EPOCH and request.instance_id is None:
         raise _invalid("member epoch -2 is for members with an instance id")
+    names = request.topic_names or ()
+    if len(names) > NAMES_MAX or sum(map(len, names)) > NAMES_LENGTH_MAX:
+        raise _invalid(
+            f"a subscription to {len(names)} topics by name: at most {NAMES_MAX}, of "
+            f"{NAMES_LENGTH_MAX} characters together; use a regular expression"
+        )
     if request.joins:
         _check_joining(request)
     wanted = request.server_assignor

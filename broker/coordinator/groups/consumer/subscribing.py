@@ -23,6 +23,10 @@ from quorate.broker.coordinator.groups.consumer.regular_expressions import (
 from quorate.broker.coordinator.shards.coordinator_records import LogRecord
 from quorate_proto.v1 import errors_pb2
 
+_REGEX_BYTES_MAX: Final = 512 << 10
+"""The largest record with the topics that match a regular expression; well below the limit of a
+batch in __consumer_offsets."""
+
 _NOTHING_SAID: Final = MemberMetadata(None, None, "", "", frozenset(), "", -1, None)
 
 
@@ -200,7 +204,10 @@ class Subscribing(GroupEpochs):
                 continue
             has_changed |= regex not in self.regexes or self.regexes.topics(regex) != found.topics
             self.regexes.put(regex, found)
-            records.append(log_format.regex_record(self.group_id, regex, found))
+            record = log_format.regex_record(self.group_id, regex, found)
+            # What is too large for the log is found out again by the next coordinator.
+            fits = record.size <= _REGEX_BYTES_MAX
+            records.append(record if fits else log_format.regex_tombstone(self.group_id, regex))
         return [*records, *self._next_epoch()] if has_changed else records
 
 
