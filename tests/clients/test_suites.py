@@ -58,6 +58,7 @@ QUICK = (
 )
 """Tests of Kafka's Java clients that take a second or less, one or two of each class."""
 
+
 @pytest.mark.integration
 @pytest.mark.timeout(300)
 def test_a_part_of_kafkas_java_tests_passes(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from quorate.broker.replication.partition.effects import ReplicaRole
 from quorate.broker.replication.partition.partition_replica import PartitionReplica
 from quorate.broker.replication.partition.replica_state import ReplicaWatch
 from quorate.common.types import BrokerId, LeaderEpoch, TopicIdPartition, TopicPartition
-from quorate_proto.v1 import errors_pb2
 
 
 class TopicTraffic:
