@@ -161,6 +161,7 @@ async def test_a_topic_that_is_created_again_is_not_read_in_the_session_of_the_o
         waiter.wake()
     told = await ask(FETCH, 13, of(session=(session, 1)))
     assert codes(told) == {(before, 0): INCONSISTENT}
+    assert (told.session_id, sessions_of(inside)) == (0, 0), "the client names all of it again"
     assert not told.responses[0].partitions[0].records
     assert codes(await ask(FETCH, 13, of((before, 0)))) == {(before, 0): UNKNOWN_ID}
     found = await ask(FETCH, 13, of((after, 0)))

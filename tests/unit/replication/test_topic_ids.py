@@ -62,12 +62,13 @@ async def test_a_batch_that_was_sent_behind_a_refused_one_does_not_overtake_it(
     assert await append(broker, AFTER, second) == (errors_pb2.NONE, 1)
 
 
-PARAMS = FetchParams(max_wait_ms=60_000, min_bytes=1, max_bytes=1 << 20)
+AT_ONCE = FetchParams(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20)
+LONG_POLL = FetchParams(max_wait_ms=60_000, min_bytes=1, max_bytes=1 << 20)
 
 
 async def read(broker: BrokerReplicas, topic_id: TopicId) -> FetchOutcome:
     want = FetchPartition(ORDERS, 0, 1 << 20, topic_id=topic_id)
-    (outcome,) = await broker.manager.fetch([want], PARAMS)
+    (outcome,) = await broker.manager.fetch([want], AT_ONCE)
     return outcome
 
 
@@ -90,11 +91,13 @@ async def test_who_waits_for_records_is_told_when_the_topic_is_created_again(
     await broker.lead("orders", isr=(1,), replicas=(1,))
     poll = DelayedFetch()
     position = poll.add(FetchPartition(ORDERS, 0, 1 << 20, topic_id=BEFORE))
-    waiting = asyncio.ensure_future(broker.manager.poll(poll, PARAMS))
+    waiting = asyncio.ensure_future(broker.manager.poll(poll, LONG_POLL))
     await turns()
     assert not waiting.done()
     await create_again(broker)
-    found = await waiting
+    await turns()
+    assert waiting.done()
+    found = waiting.result()
     assert found[position].error_code == errors_pb2.INCONSISTENT_TOPIC_ID
 
 
