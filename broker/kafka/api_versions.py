@@ -8,7 +8,7 @@ from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire import codec
 from quorate.broker.kafka.wire.codec import Message
 from quorate.metadata_log.features import FEATURES
-from quorate.metadata_log.image import LEAST_LEVEL, Image
+from quorate.metadata_log.image import Image
 from quorate_proto.v1 import errors_pb2
 
 API_VERSIONS_KEY: Final = 18
@@ -49,12 +49,13 @@ def _features(image: Image) -> Message:
     """Return the features that this broker understands and those in force (KIP-584)."""
     return {
         "supported_features": [
-            {"name": name, "min_version": LEAST_LEVEL, "max_version": feature.newest}
+            {"name": name, "min_version": feature.least, "max_version": feature.newest}
             for name, feature in FEATURES.items()
         ],
         "finalized_features_epoch": image.offset,
         "finalized_features": [
             {"name": name, "max_version_level": level, "min_version_level": level}
             for name, level in sorted(image.features.items())
+            if level > 0
         ],
     }

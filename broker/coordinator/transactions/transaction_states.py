@@ -94,14 +94,21 @@ class TransactionStates:
     ends."""
 
     def __init__(
-        self, name: str, log: LedPartition, markers: MarkerSender, wall_ms: Callable[[], int]
+        self,
+        name: str,
+        log: LedPartition,
+        markers: MarkerSender,
+        wall_ms: Callable[[], int],
+        transaction_version: Callable[[], int],
     ) -> None:
+        """``transaction_version`` returns the level of the feature that is in force."""
         self.is_over = False
         self._name = name
         self._log = log
         self._coordinator_epoch = log.leader_epoch
         self._markers = markers
         self._wall_ms = wall_ms
+        self._transaction_version = transaction_version
         self._appends = CoordinatorAppender(log)
         self._known: dict[str, KnownTransactionalId] = {}
         self._open: dict[str, KnownTransactionalId] = {}
@@ -176,7 +183,9 @@ class TransactionStates:
     def _append(
         self, transactional_id: str, transaction: TransactionMetadata | None
     ) -> "asyncio.Future[int]":
-        value = None if transaction is None else log_format.encode(transaction)
+        tagged = self._transaction_version() >= log_format.TAGGED
+        version = log_format.TAGGED if tagged else log_format.PLAIN
+        value = None if transaction is None else log_format.encode(transaction, version)
         return self._appends.append([LogRecord(log_format.encode_key(transactional_id), value)])
 
     def _written(
@@ -256,16 +265,17 @@ class TransactionStates:
                 transaction.epoch,
                 transaction.is_commit,
                 missing,
+                transaction.client_version,
             )
             if missing:
                 await asyncio.sleep(_RETRY_S)
 
-    async def settle(self, transactional_id: str) -> None:
+    async def settle(self, transactional_id: str, patience_s: float = _PATIENCE_S) -> None:
         """Wait for a short time until a decided transaction is complete."""
         known = self._known.get(transactional_id)
         if known is None or known.transaction is None or not known.transaction.is_prepared:
             return
         try:
-            await asyncio.wait_for(known.until_settled(), _PATIENCE_S)
+            await asyncio.wait_for(known.until_settled(), patience_s)
         except TimeoutError:
             return

@@ -29,6 +29,7 @@ from quorate.broker.replication.api import (
     ACKS_NONE,
     ProduceEntry,
     ProduceOutcome,
+    TransactionSupport,
 )
 from quorate.broker.replication.hosting.delayed_produce import DelayedProduce
 from quorate.broker.security.authorizer import Rights
@@ -40,6 +41,9 @@ PARTITIONS_AT_ONCE: Final = 64
 """The number of partitions up to which a request is appended without a break."""
 
 _BYTES_OF_AN_OUTCOME: Final = 33
+_FIRST_WITH_ABORTABLE: Final = 11
+_FIRST_THAT_ADDS: Final = 12
+_ANNOUNCED: Final = TransactionSupport.ANNOUNCED
 _TRANSACTIONAL_WRITE: Final = AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID
 _NOT_AUTHORIZED: Final = ProduceOutcome(errors_pb2.TOPIC_AUTHORIZATION_FAILED)
 _INTERNAL: Final = ProduceOutcome(
@@ -172,15 +176,27 @@ def _admitted(
         }
     owner = request.transactional_id
     origin = AppendOrigin.CLIENT if owner is None else AppendOrigin.TRANSACTIONAL_CLIENT
+    support = _ANNOUNCED if owner is None else _support(context.version)
     entries = [
         ProduceEntry(
-            TopicPartition(topic, index), b"" if records is None else records, origin, owner
+            TopicPartition(topic, index),
+            b"" if records is None else records,
+            origin,
+            owner,
+            support,
         )
         for topic, partitions in request.topics
         if topic not in refused
         for index, records in partitions
     ]
     return Admitted(entries, refused)
+
+
+def _support(version: int) -> TransactionSupport:
+    """Return what a version of Produce says of its producer's transactions (KIP-890)."""
+    if version >= _FIRST_THAT_ADDS:
+        return TransactionSupport.ADDED
+    return TransactionSupport.ABORTABLE if version >= _FIRST_WITH_ABORTABLE else _ANNOUNCED
 
 
 def _all_outcomes(

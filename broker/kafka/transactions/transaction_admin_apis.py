@@ -48,6 +48,7 @@ async def write_txn_markers(
                 marker["transaction_result"],
                 marker["coordinator_epoch"],
             ),
+            marker.get("transaction_version", 0),
         )
         for marker in request["markers"]
         for topic in marker["topics"]

@@ -228,6 +228,8 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """Another run of the pipeline has taken over."""
     TRANSACTION_ABORTABLE: _ErrorCode.ValueType  # 120
     """The transaction cannot be committed; abort it."""
+    INVALID_REGULAR_EXPRESSION: _ErrorCode.ValueType  # 128
+    """A pattern that is no regular expression."""
     UNKNOWN_SERVER_ERROR: _ErrorCode.ValueType  # -1
     """A fault of ours; the broker's log has the details."""
 
@@ -440,6 +442,8 @@ FENCED_MEMBER_EPOCH: ErrorCode.ValueType  # 110
 """Another run of the pipeline has taken over."""
 TRANSACTION_ABORTABLE: ErrorCode.ValueType  # 120
 """The transaction cannot be committed; abort it."""
+INVALID_REGULAR_EXPRESSION: ErrorCode.ValueType  # 128
+"""A pattern that is no regular expression."""
 UNKNOWN_SERVER_ERROR: ErrorCode.ValueType  # -1
 """A fault of ours; the broker's log has the details."""
 Global___ErrorCode: typing_extensions.TypeAlias = ErrorCode

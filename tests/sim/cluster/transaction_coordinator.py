@@ -107,7 +107,7 @@ class Coordinator(Client):
                 self._move()
             for transactional_id, found in sorted(self._states.items()):
                 overdue = decisions.time_out(found, self._now_ms())
-                if overdue is not None:
+                if isinstance(overdue, decisions.Write):
                     self._write(transactional_id, overdue.transaction)
 
     @property

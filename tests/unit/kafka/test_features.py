@@ -61,7 +61,7 @@ async def test_b4_a_feature_cannot_be_removed(inside: FakeBrokerInside, ask: Ask
 async def test_b4_clients_are_told_what_is_understood_and_what_is_in_force(
     inside: FakeBrokerInside, ask: Ask, version: int
 ) -> None:
-    features = immutables.Map({"inter_broker_protocol": 1})
+    features = immutables.Map({"inter_broker_protocol": 1, "transaction.version": 0})
     image = Image(offset=MetadataOffset(77), features=features)
     assert isinstance(inside.services.images, ShownImage)
     inside.services.images.show(image)
@@ -79,4 +79,4 @@ async def test_b4_clients_are_told_what_is_understood_and_what_is_in_force(
     )
     assert {
         one.name: (one.min_version, one.max_version) for one in response.supported_features
-    } == {name: (1, feature.newest) for name, feature in FEATURES.items()}
+    } == {name: (feature.least, feature.newest) for name, feature in FEATURES.items()}
