@@ -70,7 +70,7 @@ def _records() -> list[Api]:
         _api(
             0,
             "Produce",
-            (0, 10),
+            (0, 13),
             produce_messages.FIRST_FLEXIBLE_VERSION,
             produce_api.handle,
             decode=produce_messages.decode,

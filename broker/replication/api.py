@@ -11,7 +11,7 @@ from quorate.broker.common.errors import InvalidRecords, KafkaError, RecordError
 from quorate.broker.log.batches.admission import AppendOrigin
 from quorate.broker.log.batches.control_batches import EndMarker
 from quorate.broker.log.state.aborted_transactions import AbortedTransaction
-from quorate.common.types import BrokerId, TopicPartition
+from quorate.common.types import BrokerId, TopicId, TopicPartition
 from quorate_proto.v1 import errors_pb2
 
 Bytes = bytes | memoryview
@@ -86,13 +86,16 @@ class ProduceEntry(msgspec.Struct, frozen=True):
     """Batches for one partition, and the origin from which they come.
 
     ``transactional_id`` is that of their producer: its coordinator is asked before they begin a
-    transaction. Without one nobody is asked. ``support`` says what it is asked.
+    transaction. Without one nobody is asked. ``support`` says what it is asked. With a ``topic_id``
+    they are for the topic of that id alone, and not for another one that was created under its
+    name.
     """
 
     tp: TopicPartition
     records: Bytes
     origin: AppendOrigin = AppendOrigin.CLIENT
     transactional_id: str | None = None
+    topic_id: TopicId | None = None
     support: TransactionSupport = TransactionSupport.ANNOUNCED
 
 
@@ -133,12 +136,15 @@ def refused(error: KafkaError) -> ProduceOutcome:
 
 
 class FetchPartition(msgspec.Struct, frozen=True):
-    """A consumer's position in one partition. A ``current_leader_epoch`` of -1 is not checked."""
+    """A consumer's position in one partition. A ``current_leader_epoch`` of -1 is not checked, and
+    neither is a ``topic_id`` of None.
+    """
 
     tp: TopicPartition
     fetch_offset: int
     max_bytes: int
     current_leader_epoch: int = -1
+    topic_id: TopicId | None = None
 
 
 class FetchParams(msgspec.Struct, frozen=True, kw_only=True):

@@ -147,6 +147,11 @@ class FakeReplicas(ReplicaManager):
         """The brokers near the client of each fetch, in order."""
         self.preferred_read_replica = -1
 
+    def _is_other(self, tp: TopicPartition, topic_id: TopicId | None) -> bool:
+        """Whether the topic of that name has another id than the client says."""
+        topic = self._topics.topics.get(tp.topic)
+        return topic is not None and topic_id is not None and topic.topic_id != topic_id
+
     def _log(self, tp: TopicPartition) -> FakeLog | None:
         topic = self._topics.topics.get(tp.topic)
         if topic is None or not 0 <= tp.partition < len(topic.partitions):
@@ -183,6 +188,8 @@ class FakeReplicas(ReplicaManager):
         log = self._log(entry.tp)
         if entry.tp in self.errors:
             return self.errors[entry.tp]
+        if self._is_other(entry.tp, entry.topic_id):
+            return ProduceOutcome(errors_pb2.UNKNOWN_TOPIC_ID)
         if log is None:
             return ProduceOutcome(errors_pb2.UNKNOWN_TOPIC_OR_PARTITION)
         base_offset = log.end_offset
@@ -252,6 +259,8 @@ class FakeReplicas(ReplicaManager):
             await wakeup.wait(left)
 
     def _read(self, want: FetchPartition, *, has_room: bool) -> FetchOutcome:
+        if self._is_other(want.tp, want.topic_id):
+            return FetchOutcome(errors_pb2.INCONSISTENT_TOPIC_ID)
         log = self._log(want.tp)
         if log is None:
             return FetchOutcome(errors_pb2.UNKNOWN_TOPIC_OR_PARTITION)

@@ -10,7 +10,9 @@ import io
 import struct
 import types
 import typing
+from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from kio.index import load_request_schema, load_response_schema
@@ -184,6 +186,20 @@ def fetching(
         else [],
         "rack_id": rack,
     }
+
+
+def by_topic_ids(values: Values, ids: Mapping[str, UUID]) -> Values:
+    """A request that names its topics by id, as those of newer versions do, instead of by name."""
+    named = dict(values)
+    for field in {"topic_data", "topics", "forgotten_topics_data"} & values.keys():
+        named[field] = [
+            {
+                "topic_id": ids[topic.get("name") or topic["topic"]],
+                **{key: value for key, value in topic.items() if key not in ("name", "topic")},
+            }
+            for topic in values[field]
+        ]
+    return named
 
 
 class WireClient:

@@ -2,10 +2,13 @@
 
 Versions 0 to 2 are decoded because librdkafka checks for them before it compresses. The record
 formats of these versions are refused batch by batch. Records are never copied here.
+
+From version 13 on, a request has the ids of its topics. What a producer sends to a topic never gets
+into another one that was created under the same name (KIP-516).
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -16,6 +19,7 @@ from quorate.broker.common.steps import Steps
 from quorate.broker.config.internal_topics import INTERNAL_TOPICS
 from quorate.broker.kafka.connection.requests import CloseConnection, RequestContext
 from quorate.broker.kafka.records.produce_messages import (
+    ProducedTopics,
     ProduceRequest,
     ProduceResponse,
     encode,
@@ -23,6 +27,7 @@ from quorate.broker.kafka.records.produce_messages import (
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire.primitives import Buffers, at_once
 from quorate.broker.log.batches.admission import AppendOrigin
+from quorate.broker.metadata.metadata_cache import MetadataCache
 from quorate.broker.replication.api import (
     ACKS_ALL,
     ACKS_LEADER,
@@ -46,6 +51,7 @@ _FIRST_THAT_ADDS: Final = 12
 _ANNOUNCED: Final = TransactionSupport.ANNOUNCED
 _TRANSACTIONAL_WRITE: Final = AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID
 _NOT_AUTHORIZED: Final = ProduceOutcome(errors_pb2.TOPIC_AUTHORIZATION_FAILED)
+_UNKNOWN_ID: Final = ProduceOutcome(errors_pb2.UNKNOWN_TOPIC_ID)
 _INTERNAL: Final = ProduceOutcome(
     errors_pb2.INVALID_TOPIC_EXCEPTION, "coordinators alone write to their topics"
 )
@@ -67,7 +73,7 @@ async def handle(
         )
     outcomes = _all_outcomes(request, admitted, appended)
     if request.acks == ACKS_NONE:
-        _close_if_failed(request, outcomes)
+        _close_if_failed(admitted.names, outcomes)
         return ProduceResponse(None, outcomes)
     return ProduceResponse(request.topics, outcomes)
 
@@ -144,52 +150,70 @@ class ProduceInProgress:
 class Admitted(NamedTuple):
     """The partitions of a request that may be appended.
 
+    ``names`` are those of the request's topics, in order, with None for an id that no topic has.
     ``refused`` has the outcome of each topic whose partitions are not among the ``entries``.
     """
 
+    names: list[str | None]
     entries: list[ProduceEntry]
-    refused: Mapping[str, ProduceOutcome]
+    refused: Mapping[str | None, ProduceOutcome]
 
 
-_NONE_REFUSED: Final[Mapping[str, ProduceOutcome]] = {}
+_NONE_REFUSED: Final[Mapping[str | None, ProduceOutcome]] = {}
 
 
 def _admitted(
     services: KafkaServices, context: RequestContext, request: ProduceRequest
 ) -> Admitted:
-    names = [topic for topic, _ in request.topics]
-    allowed = frozenset(names)
+    names = _names(services.metadata, request)
+    allowed = frozenset(name for name in names if name is not None)
     refusal = _refusal_of_acks(request)
     if services.authorizer.enabled:
         rights = services.authorizer.rights_of(context)
         refusal = refusal or _refusal_of_id(request, rights)
         if refusal is None:
-            allowed = rights.topics(AclOperation.WRITE, names)
+            allowed = rights.topics(AclOperation.WRITE, allowed)
     if refusal is not None:
-        return Admitted([], dict.fromkeys(names, refusal))
+        return Admitted(names, [], dict.fromkeys(names, refusal))
     refused = _NONE_REFUSED
     if not INTERNAL_TOPICS.isdisjoint(names) or not allowed.issuperset(names):
         refused = {
-            name: _INTERNAL if name in allowed else _NOT_AUTHORIZED
+            name: _refusal_of_topic(name, allowed)
             for name in names
             if name in INTERNAL_TOPICS or name not in allowed
         }
     owner = request.transactional_id
     origin = AppendOrigin.CLIENT if owner is None else AppendOrigin.TRANSACTIONAL_CLIENT
     support = _ANNOUNCED if owner is None else _support(context.version)
-    entries = [
-        ProduceEntry(
-            TopicPartition(topic, index),
-            b"" if records is None else records,
-            origin,
-            owner,
-            support,
-        )
-        for topic, partitions in request.topics
-        if topic not in refused
-        for index, records in partitions
+    entries: list[ProduceEntry] = []
+    for name, (topic, partitions) in zip(names, request.topics, strict=True):
+        if name is not None and name not in refused:
+            topic_id = None if isinstance(topic, str) else topic
+            entries += [
+                ProduceEntry(
+                    TopicPartition(name, index),
+                    b"" if records is None else records,
+                    origin,
+                    owner,
+                    topic_id,
+                    support,
+                )
+                for index, records in partitions
+            ]
+    return Admitted(names, entries, refused)
+
+
+def _names(metadata: MetadataCache, request: ProduceRequest) -> list[str | None]:
+    return [
+        topic if isinstance(topic, str) else metadata.topic_name(topic)
+        for topic, _ in request.topics
     ]
-    return Admitted(entries, refused)
+
+
+def _refusal_of_topic(name: str | None, allowed: Set[str]) -> ProduceOutcome:
+    if name is None:
+        return _UNKNOWN_ID
+    return _INTERNAL if name in allowed else _NOT_AUTHORIZED
 
 
 def _support(version: int) -> TransactionSupport:
@@ -208,8 +232,8 @@ def _all_outcomes(
         return outcomes
     remaining = iter(outcomes)
     return [
-        refused[topic] if topic in refused else next(remaining)
-        for topic, partitions in request.topics
+        refused[name] if name in refused else next(remaining)
+        for name, (_, partitions) in zip(admitted.names, request.topics, strict=True)
         for _ in partitions
     ]
 
@@ -232,7 +256,7 @@ def _refusal_of_id(request: ProduceRequest, rights: Rights) -> ProduceOutcome | 
     )
 
 
-def _close_if_failed(request: ProduceRequest, outcomes: list[ProduceOutcome]) -> None:
+def _close_if_failed(names: Iterable[str | None], outcomes: list[ProduceOutcome]) -> None:
     """Close the connection if a request with acks=0 failed.
 
     Such a request gets no response. The closed connection makes its client refresh its metadata.
@@ -242,7 +266,7 @@ def _close_if_failed(request: ProduceRequest, outcomes: list[ProduceOutcome]) ->
     """
     failed = next((outcome for outcome in outcomes if outcome.error_code), None)
     if failed is not None:
-        topics = ", ".join(topic for topic, _ in request.topics)
+        topics = ", ".join("a topic of an unknown id" if name is None else name for name in names)
         name = error_name(failed.error_code)
         detail = f": {failed.error_message}" if failed.error_message else ""
         raise CloseConnection(f"produce with acks=0 to {topics} failed with {name}{detail}")
@@ -255,7 +279,7 @@ class ProduceDivision:
 
     def parts(self, body: ProduceRequest) -> Iterator[ProduceRequest]:
         """Yield requests with up to ``at_once`` partitions each, in order."""
-        part: list[tuple[str, list[tuple[int, memoryview | None]]]] = []
+        part: ProducedTopics = []
         room = self.at_once
         for topic, partitions in body.topics:
             for start in range(0, len(partitions), self.at_once):
@@ -276,7 +300,7 @@ class ProduceAnswer:
 
     def __init__(self, version: int) -> None:
         self._version = version
-        self._topics: list[tuple[str, list[tuple[int, memoryview | None]]]] | None = []
+        self._topics: ProducedTopics | None = []
         self._outcomes: list[ProduceOutcome] = []
 
     @property

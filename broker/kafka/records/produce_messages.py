@@ -1,7 +1,7 @@
 """Produce (0) on the wire: its request and its response, in every version."""
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -12,10 +12,14 @@ from quorate.broker.kafka.wire.primitives import (
     Cursor,
     append_length,
     append_string,
+    append_topic,
 )
 from quorate.broker.replication.api import ProduceOutcome
+from quorate.common.types import ID_BYTES, TopicId
 
 FIRST_FLEXIBLE_VERSION: Final = 9
+FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
+"""Versions 11 and 12 have the layout of 10 (KIP-890). From 13 on topics have no names (KIP-516)."""
 
 _ACKS_TIMEOUT: Final = struct.Struct(">hi")
 _INT32: Final = struct.Struct(">i")
@@ -30,17 +34,19 @@ fields.
 """
 
 
-class ProduceRequest(msgspec.Struct, frozen=True):
-    """A decoded Produce request.
+ProducedTopics: TypeAlias = list[tuple[str | TopicId, list[tuple[int, memoryview | None]]]]
+"""Each topic, by name or from version 13 on by id, with its partitions and their records. The
+records are None if they are null on the wire.
+"""
 
-    ``topics`` contains the name of each topic, and its partitions with their records. The records
-    are None if they are null on the wire.
-    """
+
+class ProduceRequest(msgspec.Struct, frozen=True):
+    """A decoded Produce request."""
 
     transactional_id: str | None
     acks: int
     timeout_ms: int
-    topics: list[tuple[str, list[tuple[int, memoryview | None]]]]
+    topics: ProducedTopics
 
 
 class ProduceResponse(NamedTuple):
@@ -49,7 +55,7 @@ class ProduceResponse(NamedTuple):
     ``topics`` are the topics of the request, or None if the client expects no response (acks=0).
     """
 
-    topics: list[tuple[str, list[tuple[int, memoryview | None]]]] | None
+    topics: ProducedTopics | None
     outcomes: list[ProduceOutcome]
 
 
@@ -60,19 +66,20 @@ def decode(version: int, cursor: Cursor) -> Steps[ProduceRequest]:
         MalformedRequest: the bytes are not such a request.
     """
     flexible = version >= FIRST_FLEXIBLE_VERSION
+    by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
     transactional_id = cursor.text(flexible=flexible) if version >= 3 else None
     acks, timeout_ms = cursor.unpack(_ACKS_TIMEOUT)
-    topics = []
+    topics: ProducedTopics = []
     for _ in range(cursor.array_length(flexible=flexible) or 0):
-        name = cursor.text(flexible=flexible) or ""
-        partitions = []
+        topic = cursor.topic_id() if by_id else cursor.text(flexible=flexible) or ""
+        partitions: list[tuple[int, memoryview | None]] = []
         for _ in range(cursor.array_length(flexible=flexible) or 0):
             partitions.append((cursor.int32(), cursor.data(flexible=flexible)))
             if flexible:
                 cursor.skip_tagged_fields()
             if not len(partitions) % ELEMENTS_IN_A_STEP:
                 yield
-        topics.append((name, partitions))
+        topics.append((topic, partitions))
         if flexible:
             cursor.skip_tagged_fields()
         if not len(topics) % ELEMENTS_IN_A_STEP:
@@ -95,17 +102,23 @@ def decode_small(version: int, cursor: Cursor) -> ProduceRequest | None:
     if version < FIRST_FLEXIBLE_VERSION:
         return None
     view, at = cursor.rest()
-    topics: list[tuple[str, list[tuple[int, memoryview | None]]]] = []
+    by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
+    topics: ProducedTopics = []
     try:
         transactional_id, acks, timeout_ms, count = _SMALL_HEAD.unpack_from(view, at)
         elements = _below_128(count) - 1
         at += _SMALL_HEAD.size
         for _ in range(count - 1):
-            end = at + _below_128(view[at])
-            name = str(view[at + 1 : end], "utf-8")
+            topic: str | TopicId
+            if by_id:
+                end = at + ID_BYTES
+                topic = TopicId(bytes(view[at:end]))
+            else:
+                end = at + _below_128(view[at])
+                topic = str(view[at + 1 : end], "utf-8")
             partition_count = _below_128(view[end]) - 1
             partitions, at = _small_partitions(view, end + 1, partition_count)
-            topics.append((name, partitions))
+            topics.append((topic, partitions))
             elements += partition_count
         has_tags = view[at]
     except (IndexError, struct.error, UnicodeDecodeError, _Unusual):
@@ -162,7 +175,7 @@ def encode(version: int, response: ProduceResponse) -> Steps[Buffers]:
     remaining = iter(response.outcomes)
     append_length(out, len(topics), flexible)
     for topics_done, (topic, partitions) in enumerate(topics, start=1):
-        append_string(out, topic, flexible)
+        append_topic(out, topic, flexible)
         append_length(out, len(partitions), flexible)
         for place, (index, _) in enumerate(partitions, start=1):
             _append_partition(out, version, index, next(remaining))

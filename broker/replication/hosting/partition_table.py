@@ -24,7 +24,7 @@ from quorate.broker.replication.partition.silent_followers import ALONE_DELAY_MS
 from quorate.broker.replication.wakeup import Wakeup
 from quorate.common.clock import Clock
 from quorate.common.invariants import BrokenInvariant
-from quorate.common.types import BrokerId, TopicIdPartition, TopicPartition
+from quorate.common.types import BrokerId, TopicId, TopicIdPartition, TopicPartition
 from quorate_proto.v1 import errors_pb2
 
 log = logging.getLogger(__name__)
@@ -107,9 +107,14 @@ class PartitionTable:
         """Return the partition of this id."""
         return self._by_id.get(tip)
 
-    def named(self, tp: TopicPartition) -> HostedPartition | None:
-        """Return the partition that bears this name now."""
-        return self._by_name.get(tp)
+    def named(self, tp: TopicPartition, topic_id: TopicId | None = None) -> HostedPartition | None:
+        """Return the partition that bears this name now. With a ``topic_id``, return None if it is
+        of another topic: one of the two was created again under this name.
+        """
+        hosted = self._by_name.get(tp)
+        if topic_id is None or hosted is None or hosted.tip.topic_id == topic_id:
+            return hosted
+        return None
 
     def high_watermark(self, tp: TopicPartition) -> int | None:
         """Return the high watermark as it is known here, or None without a replica."""

@@ -50,6 +50,7 @@ _MAY_PASS: Final = frozenset(
         errors_pb2.NOT_ENOUGH_REPLICAS,
         errors_pb2.NOT_LEADER_OR_FOLLOWER,
         errors_pb2.UNKNOWN_TOPIC_OR_PARTITION,
+        errors_pb2.UNKNOWN_TOPIC_ID,
         errors_pb2.KAFKA_STORAGE_ERROR,
     }
 )
@@ -213,7 +214,7 @@ class RecordAppender:
 
     def _append(self, entry: ProduceEntry, acks: int, pending: DelayedProduce) -> None:
         """Append an entry, or hold it, and add its outcome to ``pending``."""
-        hosted = self._table.named(entry.tp)
+        hosted = self._table.named(entry.tp, entry.topic_id)
         records: Validated = entry.records
         if hosted is not None and hosted.leads:
             if entry.origin.is_client:
@@ -287,7 +288,7 @@ class RecordAppender:
         records: Validated,
     ) -> None:
         """Go on with an entry that is validated by now, or that was refused."""
-        hosted = self._table.named(entry.tp)
+        hosted = self._table.named(entry.tp, entry.topic_id)
         release = partial(self._release, entry, records, acks, pending, position)
         is_refused = isinstance(records, KafkaError)
         if not is_refused and hosted is not None and hosted.leads and pending.is_open(position):
@@ -315,7 +316,7 @@ class RecordAppender:
             pending.outcomes[position] = self._refused(entry, refusal)
             pending.settle(position, errors_pb2.NONE, None)
             return
-        hosted = self._table.named(entry.tp)
+        hosted = self._table.named(entry.tp, entry.topic_id)
         outcome, waiters, needed = self._appended(hosted, entry, records, acks)
         pending.outcomes[position] = outcome
         if waiters is not None:
@@ -332,7 +333,7 @@ class RecordAppender:
         original.
         """
         if hosted is None or not hosted.leads:
-            return self._refused(entry, KafkaError(*not_leader(entry.tp, hosted))), None, 0
+            return self._refused(entry, self._not_led(entry, hosted)), None, 0
         replica = hosted.replica
         end_before = hosted.log.log_end_offset
         try:
@@ -368,6 +369,16 @@ class RecordAppender:
         if acks == ACKS_LEADER and hosted.log.flushed_offset < needed:
             return outcome, hosted.waiting_for_flush, needed
         return outcome, None, 0
+
+    def _not_led(self, entry: ProduceEntry, hosted: HostedPartition | None) -> KafkaError:
+        """Return why this broker does not lead the partition of an entry."""
+        if hosted is None and self._table.named(entry.tp) is not None:
+            assert entry.topic_id is not None
+            return KafkaError(
+                errors_pb2.UNKNOWN_TOPIC_ID,
+                f"{entry.tp} is not of topic id {entry.topic_id.hex()}: the topic was re-created",
+            )
+        return KafkaError(*not_leader(entry.tp, hosted))
 
     def _check_order(self, hosted: HostedPartition, entry: ProduceEntry) -> None:
         """Refuse what must not be appended before a batch that was refused.

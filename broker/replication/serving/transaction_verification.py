@@ -114,9 +114,9 @@ class TransactionVerification:
 
     def _begins(self, hosted: HostedPartition, batch: TransactionBatch) -> bool:
         """Say whether a transaction would begin with the batch, and verification is enabled."""
-        if batch.support is not TransactionSupport.ADDED:
-            if not self._limits.verifies_transactions():
-                return False
+        is_added = batch.support is TransactionSupport.ADDED
+        if not is_added and not self._limits.verifies_transactions():
+            return False
         producer = hosted.log.producers.get(batch.producer_id)
         is_ongoing = batch.producer_id in hosted.log.transactions.ongoing
         return not is_ongoing or producer is None or producer.epoch != batch.producer_epoch

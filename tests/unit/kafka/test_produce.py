@@ -18,7 +18,7 @@ from tests.unit.kafka.conftest import Ask
 PRODUCE = 0
 
 
-@pytest.mark.parametrize("version", range(3, 11))
+@pytest.mark.parametrize("version", range(3, 13))
 async def test_every_partition_gets_its_outcome_in_every_version(
     inside: FakeBrokerInside, ask: Ask, version: int
 ) -> None:
@@ -41,7 +41,7 @@ async def test_every_partition_gets_its_outcome_in_every_version(
     assert (acks, timeout_ms) == (-1, 1500)
 
 
-@pytest.mark.parametrize("version", range(3, 11))
+@pytest.mark.parametrize("version", range(3, 13))
 async def test_kip_467_the_records_at_fault_are_named(
     inside: FakeBrokerInside, ask: Ask, version: int
 ) -> None:
