@@ -3,8 +3,9 @@
 An operator raises a level once all processes understand it: the new software is rolled out first,
 and behaves as the old one until then. ``inter_broker_protocol`` governs what brokers send to one
 another. ``metadata_version`` governs which kinds of record may be written, so that voters of mixed
-versions cannot diverge: what an old voter cannot read, a new one does not obey. ``transaction.version``
-governs how transactions are coordinated and stored. ``Image`` has the levels in force.
+versions cannot diverge: what an old voter cannot read, a new one does not obey.
+``transaction.version`` governs how transactions are coordinated and stored. ``Image`` has the
+levels in force.
 
 What ``apply`` learns of a level depends on the log alone, never on what this very version knows:
 voters of two versions must come to the same result.

@@ -1,5 +1,5 @@
-"""AddPartitionsToTxn (24) from version 4 on: partitions of several transactions, which a broker adds
-or verifies for their producers (KIP-890).
+"""AddPartitionsToTxn (24) from version 4 on: a broker adds or verifies partitions of several
+transactions for their producers (KIP-890).
 
 Quorate's brokers ask one another by gRPC. This is for brokers and tools of Kafka's protocol, which
 need the right CLUSTER_ACTION.

@@ -341,10 +341,8 @@ class RecordAppender:
                 raise records
             if acks == ACKS_ALL and not replica.has_enough_replicas:
                 raise _too_few_replicas(hosted)
-            if self._gaps.by_partition:
-                self._check_order(hosted, entry)
-            if entry.support is TransactionSupport.ADDED:
-                _check_first_of_unknown(hosted, records)
+            if self._gaps.by_partition or entry.support is TransactionSupport.ADDED:
+                self._check_order(hosted, entry, records)
             appended = hosted.log.append_as_leader(records, replica.leader_epoch, entry.origin)
         except KafkaError as refusal:
             try:
@@ -380,12 +378,16 @@ class RecordAppender:
             )
         return KafkaError(*not_leader(entry.tp, hosted))
 
-    def _check_order(self, hosted: HostedPartition, entry: ProduceEntry) -> None:
+    def _check_order(
+        self, hosted: HostedPartition, entry: ProduceEntry, records: Records | list[Batch]
+    ) -> None:
         """Refuse what must not be appended before a batch that was refused.
 
         Raises:
-            KafkaError: NOT_ENOUGH_REPLICAS, as for the batch before.
+            KafkaError: NOT_ENOUGH_REPLICAS, as for the batch before; OUT_OF_ORDER_SEQUENCE_NUMBER.
         """
+        if entry.support is TransactionSupport.ADDED:
+            _check_first_of_unknown(hosted, records)
         producers = hosted.log.producers
         if self._gaps.explain(entry.tp, entry.records, producers, self._clock.now_ms()):
             raise KafkaError(

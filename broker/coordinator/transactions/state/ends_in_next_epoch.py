@@ -1,4 +1,4 @@
-"""Decides the end of a transaction by a client with transactions v2 (KIP-890): EndTxn from version 5.
+"""Decides the end of a transaction by a client with transactions v2 (KIP-890), so by EndTxn 5.
 
 Each end begins a new epoch of the producer, which the answer tells. Markers have the new epoch, so
 that a batch of this transaction that comes late is refused wherever it arrives. A repeated request
