@@ -37,8 +37,9 @@ _LOOKED_AT_ONCE: Final = 1_000
 """The number of transactional ids that are checked before other tasks get their turn."""
 
 _LEADERS_PATIENCE_S: Final = 0.1
-"""The longest wait of a leader that adds a partition for the previous transaction to be complete.
-Questions about other transactions may wait with it, so it asks again instead."""
+"""The longest wait of a leader that adds a partition for the previous transaction to be complete,
+and for the log to have the partitions that other leaders add. Questions about other transactions
+may wait with it, so it asks again instead."""
 
 _TOLD_AT_ONCE: Final = frozenset(
     {errors_pb2.INVALID_PRODUCER_ID_MAPPING, errors_pb2.PRODUCER_FENCED}
@@ -122,7 +123,7 @@ class TransactionShard:
     ) -> int:
         """Add partitions whose leaders got their first batches (transactions v2); return an error
         code."""
-        await self._states.settle(transactional_id, _LEADERS_PATIENCE_S)
+        await self._states.until_free(transactional_id, _LEADERS_PATIENCE_S)
         return await self._add(transactional_id, producer, partitions, TRANSACTIONS_V2)
 
     async def _add(

@@ -56,7 +56,12 @@ class KnownTransactionalId:
     transaction: TransactionMetadata | None = None
     is_busy: bool = False
     settled: asyncio.Event | None = None
-    """The event for requests that wait until the transaction is complete."""
+    """The event for requests that wait until the transaction is complete, or a write is over."""
+
+    @property
+    def is_held(self) -> bool:
+        """Return whether requests that change the transaction have to wait."""
+        return self.is_busy or (self.transaction is not None and self.transaction.is_prepared)
 
     def begin_write(self) -> None:
         """Record that the next state is being written."""
@@ -203,6 +208,7 @@ class TransactionStates:
                 self._go_on(known)
         else:
             _log.info("%s: %s was not written: %s", self._name, known.transactional_id, error)
+            known.wake_waiting()
         if known.transaction is None:
             self._known.pop(known.transactional_id, None)
 
@@ -270,12 +276,23 @@ class TransactionStates:
             if missing:
                 await asyncio.sleep(_RETRY_S)
 
-    async def settle(self, transactional_id: str, patience_s: float = _PATIENCE_S) -> None:
+    async def until_free(self, transactional_id: str, patience_s: float) -> None:
+        """Wait for a short time until a request may change the transaction: until no state is being
+        written, and what was decided is complete."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + patience_s
+        while (known := self._known.get(transactional_id)) is not None and known.is_held:
+            try:
+                await asyncio.wait_for(known.until_settled(), until_s - loop.time())
+            except TimeoutError:
+                return
+
+    async def settle(self, transactional_id: str) -> None:
         """Wait for a short time until a decided transaction is complete."""
         known = self._known.get(transactional_id)
         if known is None or known.transaction is None or not known.transaction.is_prepared:
             return
         try:
-            await asyncio.wait_for(known.until_settled(), patience_s)
+            await asyncio.wait_for(known.until_settled(), _PATIENCE_S)
         except TimeoutError:
             return

@@ -71,16 +71,14 @@ class TransactionalProducer(Client):
                 return False
         known = sorted(self.leaders)
         tps = draw.sample(known, min(len(known), draw.choice([1, 1, 2])))
-        if self._has_epochs:
-            transaction = self._coordinator.number_of_next(self._id)
-        else:
+        if not self._has_epochs:
             partitions = {TopicPartition(*tp) for tp in tps}
             code = await self._coordinator.add_partitions(self._id, self._producer, partitions)
-            if code == errors_pb2.CONCURRENT_TRANSACTIONS:
-                return True
             if code != errors_pb2.NONE:
-                return False
-            transaction = self._coordinator.number_of(self._id)
+                return code == errors_pb2.CONCURRENT_TRANSACTIONS
+        coordinator = self._coordinator
+        number_of = coordinator.number_of_next if self._has_epochs else coordinator.number_of
+        transaction = number_of(self._id)
         for _ in range(draw.choice([1, 1, 3])):
             for tp in tps:
                 if not await self._write(tp, transaction, self._producer):
