@@ -5,9 +5,9 @@ hours. Here all ways are followed at the same time, character by character, as i
 uses for the same purpose (KIP-1152). There are no backreferences and no looking around, which do
 not allow this.
 
-Known are characters and ``.``, ``\\d \\D \\s \\S \\w \\W``, classes ``[a-z]`` and ``[^a-z]``, groups
-``( )`` and ``(?: )``, ``|``, ``* + ? {n} {n,} {n,m}`` also with ``?`` behind, ``^`` and ``$`` at the
-ends, ``\\Q…\\E`` and ``(?i)`` at the beginning. A text matches as a whole.
+Known are characters and ``.``, ``\\d \\D \\s \\S \\w \\W``, classes ``[a-z]`` and ``[^a-z]``,
+groups ``( )`` and ``(?: )``, ``|``, ``* + ? {n} {n,} {n,m}`` also with ``?`` behind, ``^`` and
+``$`` at the ends, ``\\Q…\\E`` and ``(?i)`` at the beginning. A text matches as a whole.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Transactions v2 at partition leaders: added with the first batch, each in its own epoch (KIP-890)."""
+"""Transactions v2 at partition leaders: the first batch adds the partition (KIP-890)."""
 
 import asyncio
 
