@@ -47,12 +47,18 @@ class Producer:
         answer = self._until_done(INIT_PRODUCER_ID, values, self._coordinator)
         self.producer = (answer.producer_id, answer.producer_epoch)
 
-    def write(self, partition: int, value: bytes, producer: tuple[int, int] | None = None) -> int:
+    def write(
+        self,
+        partition: int,
+        value: bytes,
+        producer: tuple[int, int] | None = None,
+        sequence: int = 0,
+    ) -> int:
         """One record, the first of its transaction in this partition. Return the error code."""
         batch = encode_batch(
             [Record(0, value=value)],
             attributes=TRANSACTIONAL,
-            producer=(*(producer or self.producer), 0),
+            producer=(*(producer or self.producer), sequence),
         )
         values = {
             "transactional_id": self._name,
@@ -149,21 +155,22 @@ def test_no_batch_gets_into_a_later_transaction_whoever_is_killed(
 ) -> None:
     producer = Producer(cluster, "pay")
     expected: set[bytes | None] = set()
+    former: tuple[int, int] | None = None
     for number in range(ROUNDS):
-        before = producer.producer
         for partition in range(PARTITIONS):
             value = b"%d-%d" % (number, partition)
             assert producer.write(partition, value) == errors_pb2.NONE
             if number % 3 != 1:
                 expected.add(value)
+            if former is not None:
+                code = producer.write(partition, LATE, former, 1)
+                assert code == errors_pb2.INVALID_PRODUCER_EPOCH, "the next one has begun here"
+        former = producer.producer
         victim = None
         if number in (2, 4):
             victim = producer.coordinator_id() if number == 2 else producer.leader_id(0)
             cluster.kill_broker(victim)
         producer.end(commit=number % 3 != 1)
-        for partition in range(PARTITIONS):
-            code = producer.write(partition, LATE, before)
-            assert code == errors_pb2.INVALID_PRODUCER_EPOCH, "a batch of what has ended"
         if victim is not None:
             cluster.restart_broker(victim)
     assert read_committed(cluster) == expected
