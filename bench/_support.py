@@ -52,7 +52,7 @@ def machine_line() -> str:
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     return (
         f"{platform.system()} {platform.machine()}, {cores} cores{memory}{load}, "
-        f"Python {platform.python_version()}"
+        f"Python {platform.python_version()} of {platform.python_build()[1]}"
     )
 
 

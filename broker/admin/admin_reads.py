@@ -43,6 +43,7 @@ class AdminReads:
             "DescribePipelines": self.describe_pipelines,
             "DescribeAcls": self.describe_acls,
             "DescribeConfigs": self._configs.describe,
+            "ListConfigEntities": self._configs.names,
             "DescribeClientQuotas": self.describe_client_quotas,
             "DescribeDelegationTokens": self.describe_tokens,
             "DescribeUserScramCredentials": self.describe_scram_users,

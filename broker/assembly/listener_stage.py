@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final, NamedTuple
 
-from quorate.broker.assembly.kafka_listeners import address_taken, open_kafka_listeners
+from quorate.broker.assembly.kafka_listeners import ListenError, address_taken, open_kafka_listeners
 from quorate.broker.assembly.services import BrokerServices
 from quorate.broker.assembly.shared_parts import SharedParts
 from quorate.broker.config.grpc_listeners import (
@@ -17,10 +17,14 @@ from quorate.broker.config.grpc_listeners import (
 )
 from quorate.broker.replication.services.replication_listener import ReplicationListener
 from quorate.broker.rpc.grpc_listener import GrpcListener
+from quorate.broker.security.bearer_tokens import BearerTokenValidator
 from quorate.broker.security.client_guard import VerifiedPasswords
 from quorate.broker.security.credential_provider import CredentialProvider
+from quorate.broker.security.listener_security import takes_bearer_tokens
 from quorate.broker.security.login_queue import LoginQueue
+from quorate.broker.security.signing_keys import KeysUnavailable, SigningKeySource
 from quorate.broker.security.token_secrets import TokenLogins
+from quorate.common.configuration import Values
 from quorate.common.metrics.metrics_endpoint import (
     METRICS_LISTENER,
     MetricsEndpoint,
@@ -52,7 +56,8 @@ async def open_listeners(
         ListenError: an address is taken, or certificates cannot be used.
     """
     config, environment = shared.config, shared.environment
-    credentials = _credential_provider(shared)
+    keys = await _signing_keys(config, cleanup)
+    credentials = _credential_provider(shared, keys)
     shared.images.subscribe(credentials.decoys.on_image, "scram")
     kafka = environment.kafka_listener(services.kafka)
     brokers = environment.inter_broker_listener(shared.images)
@@ -95,12 +100,28 @@ async def _start(followers: ReplicationListener, wanted: Endpoint, cleanup: Asyn
     cleanup.push_async_callback(followers.stop)
 
 
-def _credential_provider(shared: SharedParts) -> CredentialProvider:
+async def _signing_keys(config: Values, cleanup: AsyncExitStack) -> SigningKeySource | None:
+    """Return the keys of bearer tokens, which are being fetched, or None without OAUTHBEARER."""
+    if not takes_bearer_tokens(config):
+        return None
+    keys = SigningKeySource.of(config)
+    cleanup.push_async_callback(keys.stop)
+    try:
+        await keys.start()
+    except KeysUnavailable as error:
+        raise ListenError(f"keys of bearer tokens: {error}") from error
+    return keys
+
+
+def _credential_provider(shared: SharedParts, keys: SigningKeySource | None) -> CredentialProvider:
     return CredentialProvider(
         shared.images,
         pepper=shared.environment.random_bytes(ID_BYTES),
         wall_clock_ms=shared.environment.wall_clock_ms,
         find_token=TokenLogins(shared.images, shared.token_keys).find,
+        bearer_tokens=None
+        if keys is None
+        else BearerTokenValidator.of(shared.config, keys.find, shared.environment.wall_clock_ms),
     )
 
 

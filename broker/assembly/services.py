@@ -1,5 +1,7 @@
 """The services that a broker offers at its listeners, each over the stages that it needs."""
 
+import uuid
+
 import grpc.aio
 
 from quorate.broker.admin.admin_reads import AdminReads
@@ -47,6 +49,8 @@ from quorate.broker.replication.services.replication_listener import Replication
 from quorate.broker.replication.services.replication_service import add_replication_to_server
 from quorate.broker.security.grpc_caller import caller
 from quorate.broker.security.token_access import TokenDescription
+from quorate.broker.telemetry.client_telemetry import ClientTelemetry
+from quorate.common.types import ID_BYTES
 from quorate_proto.v1 import groups_pb2_grpc
 
 
@@ -70,6 +74,7 @@ class BrokerServices:
         self._admin = self._admin_service()
         shared.metrics.add(self.kafka.figures.samples)
         shared.metrics.add(self.kafka.fetch_sessions.samples)
+        shared.metrics.add(self.kafka.telemetry.samples)
 
     def serve_brokers(self, server: grpc.aio.Server, followers: ReplicationListener | None) -> None:
         """Serve the requests that only brokers may send, and the changes that they forward.
@@ -157,12 +162,23 @@ class BrokerServices:
             configs=self._configs,
             tokens=self._tokens,
             quorum=shared.quorum,
+            telemetry=self._telemetry(),
             quotas=quotas,
             connection_rates=rates,
             figures=ClientFigures(memory, rates),
             memory=memory,
             wall_clock_ms=environment.wall_clock_ms,
         )
+
+    def _telemetry(self) -> ClientTelemetry:
+        shared, environment = self._shared, self._shared.environment
+        telemetry = ClientTelemetry(
+            environment.now_ms,
+            lambda: uuid.UUID(bytes=environment.random_bytes(ID_BYTES), version=4),
+        )
+        telemetry.set_subscriptions(shared.images.image)
+        shared.images.subscribe(telemetry.on_image, "configs")
+        return telemetry
 
     def _admin_service(self) -> AdminService:
         shared = self._shared

@@ -147,7 +147,7 @@ UPDATE_FEATURES: Final = Change(
     admin_pb2.UpdateFeaturesResponse,
     items.Features(),
     key=57,
-    proxied=_versions(0, 1),
+    proxied=_versions(0, 2),
 )
 ALLOCATE_PRODUCER_IDS: Final = Change(
     "AllocateProducerIds",

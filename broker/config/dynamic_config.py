@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterator, Mapping, Set
 from typing import Any, Final, Generic, NamedTuple, cast
 
+from quorate.broker.config.client_metrics_keys import CLIENT_METRICS
 from quorate.broker.config.spec import BROKER_SPEC
 from quorate.broker.config.topic_keys import TopicKey
 from quorate.broker.metadata.metadata_follower import MetadataFollower
@@ -21,6 +22,7 @@ from quorate.common.configuration import (
     Configuration,
     T,
     Update,
+    as_text,
 )
 from quorate.common.types import BrokerId
 from quorate.metadata_log.image import EntityKey, Image
@@ -61,6 +63,7 @@ class ConfigSource(enum.IntEnum):
     EVERY_BROKER = 3
     FILE = 4
     DEFAULT = 5
+    CLIENT_METRICS = 7
 
 
 def topics_of(entities: Set[EntityKey]) -> Set[str] | None:
@@ -72,12 +75,13 @@ def topics_of(entities: Set[EntityKey]) -> Set[str] | None:
 
 class Setting(NamedTuple, Generic[T]):
     """A value of a key, as one of the places that may set it has it. ``name`` is the name of the
-    key at that place.
+    key at that place, and ``text`` the value there if it is in another unit.
     """
 
     name: str
     value: T
     source: ConfigSource
+    text: str | None = None
 
 
 def broker_settings(
@@ -92,10 +96,20 @@ def broker_settings(
         yield Setting(key.name, file[key], ConfigSource.FILE)
     for other in key.coarser:
         if other.key.name in file.given:
+            text = as_text(file[other.key])
             value = key.parse(other.in_finer_units(file[other.key]))
-            yield Setting(other.key.name, value, ConfigSource.FILE)
+            yield Setting(other.key.name, value, ConfigSource.FILE, text)
     if key.default is not None:
-        yield Setting(key.name, key.default, ConfigSource.DEFAULT)
+        yield _default(key)
+
+
+def _default(key: ConfigKey[T]) -> Setting[T]:
+    """Return the default. As in Kafka, of several names of a key the coarsest has one."""
+    value = cast("T", key.default)
+    if not key.coarser:
+        return Setting(key.name, value, ConfigSource.DEFAULT)
+    coarsest = key.coarser[-1].key
+    return Setting(coarsest.name, value, ConfigSource.DEFAULT, as_text(coarsest.default))
 
 
 def topic_settings(
@@ -104,11 +118,27 @@ def topic_settings(
     """Yield the value of a topic key at every place that sets one, like ``broker_settings``. The
     topic's own value comes first.
     """
+    yield from _set_in(image.config("topic", topic), topic_key.key, ConfigSource.TOPIC)
+    yield from new_topic_settings(image, file, broker_id, topic_key)
+
+
+def new_topic_settings(
+    image: Image, file: Configuration, broker_id: BrokerId, topic_key: TopicKey[T]
+) -> Iterator[Setting[T]]:
+    """Yield the value of a topic key at every place that sets one for topics that do not."""
     key, broker_key = topic_key
-    yield from _set_in(image.config("topic", topic), key, ConfigSource.TOPIC)
     if broker_key is not None:
         yield from broker_settings(image, file, broker_id, broker_key)
     elif key.default is not None:
+        yield Setting(key.name, key.default, ConfigSource.DEFAULT)
+
+
+def client_metrics_settings(
+    image: Image, subscription: str, key: ConfigKey[T]
+) -> Iterator[Setting[T]]:
+    """Yield the value of a key of a subscription to client metrics, and its default."""
+    yield from _set_in(image.config(CLIENT_METRICS, subscription), key, ConfigSource.CLIENT_METRICS)
+    if key.default is not None:
         yield Setting(key.name, key.default, ConfigSource.DEFAULT)
 
 

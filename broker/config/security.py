@@ -45,8 +45,9 @@ SASL_ENABLED_MECHANISMS: Final = ConfigKey(
     type=str,
     default="SCRAM-SHA-256,SCRAM-SHA-512",
     is_list=True,
-    doc="The SASL mechanisms that clients may use: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. With "
-    "PLAIN the broker sees the password: use it over SASL_SSL only.",
+    doc="The SASL mechanisms that clients may use: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and "
+    "OAUTHBEARER. With PLAIN the broker sees the password, and with OAUTHBEARER a token that "
+    "others could use: use them over SASL_SSL only.",
 )
 SASL_SERVER_MAX_RECEIVE_SIZE: Final = ConfigKey(
     name="sasl.server.max.receive.size",

@@ -11,10 +11,12 @@ from quorate.broker.config import (
     listeners,
     log,
     node,
+    oauth,
     producers,
     replication,
     retention,
     security,
+    telemetry,
     topics,
 )
 from quorate.broker.config import grpc_listeners as grpc_config
@@ -41,6 +43,8 @@ BROKER_SPEC: Final = ConfigSpec(
         *declared(producers),
         *declared(token_config),
         *declared(security),
+        *declared(oauth),
+        *declared(telemetry),
         *declared(grpc_config),
         *declared(authorizer_config),
         *BROKER_SECURITY,

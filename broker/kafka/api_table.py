@@ -47,6 +47,7 @@ from quorate.broker.kafka.records import (
     produce_messages,
 )
 from quorate.broker.kafka.services import KafkaServices
+from quorate.broker.kafka.telemetry import telemetry_apis
 from quorate.broker.kafka.transactions import (
     init_producer_id_api,
     transaction_admin_apis,
@@ -58,6 +59,7 @@ from quorate.broker.kafka.wire.primitives import Buffers, Cursor
 def api_table() -> Mapping[int, Api]:
     """Return the APIs of one broker, by their number."""
     apis = [*_records(), *_metadata(), *_groups(), *_transactions(), *_security(), *_admin()]
+    apis += _telemetry()
     advertised = [*apis, _api_versions(())]
     return {api.key: api for api in [*apis, _api_versions(advertised)]}
 
@@ -78,17 +80,19 @@ def _records() -> list[Api]:
             encode=produce_messages.encode,
             throttle_place=produce_messages.throttle_place,
             begin=produce_api.begin,
+            is_pipelined=True,
         ),
         _api(
             1,
             "Fetch",
-            (4, 12),
+            (4, 18),
             fetch_messages.FIRST_FLEXIBLE_VERSION,
             fetch_api.FetchApi().handle,
             decode=fetch_messages.decode,
             encode=fetch_messages.encode,
             response_bytes_max=fetch_api.response_bytes_max,
             abandonable=True,
+            is_pipelined=True,
             is_eager=True,
         ),
         _api(2, "ListOffsets", (1, 11), 6, list_offsets_apis.list_offsets, abandonable=True),
@@ -115,11 +119,19 @@ def _metadata() -> list[Api]:
             metadata_api.MetadataApi().handle,
             encode=metadata_api.encode,
             abandonable=True,
+            is_pipelined=True,
         ),
         _api(
             55, "DescribeQuorum", (0, 2), 0, describe_quorum_api.describe_quorum, abandonable=True
         ),
-        _api(60, "DescribeCluster", (0, 1), 0, describe_cluster_api.describe_cluster),
+        _api(
+            60,
+            "DescribeCluster",
+            (0, 1),
+            0,
+            describe_cluster_api.describe_cluster,
+            abandonable=True,
+        ),
         _api(
             75,
             "DescribeTopicPartitions",
@@ -135,11 +147,19 @@ def _groups() -> list[Api]:
     find_coordinator = find_coordinator_api.FindCoordinatorApi().handle
     membership = group_membership_apis
     return [
-        _api(8, "OffsetCommit", (2, 8), 8, offset_apis.offset_commit),
-        _api(9, "OffsetFetch", (1, 8), 6, offset_apis.offset_fetch, abandonable=True),
-        _api(10, "FindCoordinator", (0, 4), 3, find_coordinator, abandonable=True),
+        _api(8, "OffsetCommit", (2, 10), 8, offset_apis.offset_commit, is_pipelined=True),
+        _api(9, "OffsetFetch", (1, 10), 6, offset_apis.offset_fetch, abandonable=True),
+        _api(
+            10,
+            "FindCoordinator",
+            (0, 4),
+            3,
+            find_coordinator,
+            abandonable=True,
+            is_pipelined=True,
+        ),
         _api(11, "JoinGroup", (0, 9), 6, membership.join_group, abandonable=True),
-        _api(12, "Heartbeat", (0, 4), 4, membership.heartbeat),
+        _api(12, "Heartbeat", (0, 4), 4, membership.heartbeat, is_pipelined=True),
         _api(13, "LeaveGroup", (0, 5), 4, membership.leave_group),
         _api(14, "SyncGroup", (0, 5), 4, membership.sync_group, abandonable=True),
         _api(15, "DescribeGroups", (0, 5), 5, group_admin_apis.describe_groups, abandonable=True),
@@ -246,7 +266,7 @@ def _admin() -> list[Api]:
             abandonable=True,
         ),
         _api(49, "AlterClientQuotas", (0, 1), 1, client_quota_apis.alter_client_quotas),
-        _api(57, "UpdateFeatures", (0, 1), 0, feature_apis.update_features),
+        _api(57, "UpdateFeatures", (0, 2), 0, feature_apis.update_features),
         _api(
             74,
             "ListConfigResources",
@@ -258,8 +278,24 @@ def _admin() -> list[Api]:
     ]
 
 
+def _telemetry() -> list[Api]:
+    telemetry = telemetry_apis
+    return [
+        _api(71, "GetTelemetrySubscriptions", (0, 0), 0, telemetry.get_telemetry_subscriptions),
+        _api(72, "PushTelemetry", (0, 0), 0, telemetry.push_telemetry),
+    ]
+
+
 def _api_versions(advertised: Iterable[Api]) -> Api:
-    return _api(API_VERSIONS_KEY, "ApiVersions", (0, 4), 3, handler_for(advertised))
+    return _api(
+        API_VERSIONS_KEY,
+        "ApiVersions",
+        (0, 4),
+        3,
+        handler_for(advertised),
+        abandonable=True,
+        is_pipelined=True,
+    )
 
 
 def _api(
@@ -276,6 +312,7 @@ def _api(
     throttle_place: Callable[[int], int | None] | None = None,
     abandonable: bool = False,
     begin: Begin | None = None,
+    is_pipelined: bool = False,
     is_eager: bool = False,
     refused_over_quota_from: int = 0,
 ) -> Api:
@@ -295,6 +332,7 @@ def _api(
         throttle_place=throttle_place,
         abandonable=abandonable,
         begin=begin,
+        is_pipelined=is_pipelined,
         is_eager=is_eager,
         refused_over_quota_from=refused_over_quota_from,
     )

@@ -1,17 +1,20 @@
 """ApiVersions (18): the APIs and features that this broker serves."""
 
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
+from quorate.broker.kafka.admin import kafka_features
 from quorate.broker.kafka.connection.requests import Api, Handler, RequestContext
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire import codec
 from quorate.broker.kafka.wire.codec import Message
-from quorate.metadata_log.features import FEATURES
 from quorate.metadata_log.image import Image
 from quorate_proto.v1 import errors_pb2
 
 API_VERSIONS_KEY: Final = 18
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9.-]{0,127}")
 
 
 def handler_for(apis: Iterable[Api]) -> Handler:
@@ -19,9 +22,20 @@ def handler_for(apis: Iterable[Api]) -> Handler:
     ranges = [_range(api) for api in apis]
 
     async def handle(services: KafkaServices, context: RequestContext, body: Any) -> Message:  # noqa: ANN401
+        _remember_software(context, body)
         return _response(errors_pb2.NONE, ranges, services.images.image)
 
     return handle
+
+
+def _remember_software(context: RequestContext, body: Message) -> None:
+    """Remember what software the client says it is (KIP-511). What is not of Kafka's form is
+    passed over.
+    """
+    name, version = body.get("client_software_name"), body.get("client_software_version")
+    if name and version and _SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version):
+        context.connection.software_name = name
+        context.connection.software_version = version
 
 
 def refuse_api_versions(api: Api) -> bytes:
@@ -48,14 +62,7 @@ def _response(error_code: int, ranges: list[Message], image: Image | None = None
 def _features(image: Image) -> Message:
     """Return the features that this broker understands and those in force (KIP-584)."""
     return {
-        "supported_features": [
-            {"name": name, "min_version": feature.least, "max_version": feature.newest}
-            for name, feature in FEATURES.items()
-        ],
+        "supported_features": kafka_features.supported(),
         "finalized_features_epoch": image.offset,
-        "finalized_features": [
-            {"name": name, "max_version_level": level, "min_version_level": level}
-            for name, level in sorted(image.features.items())
-            if level > 0
-        ],
+        "finalized_features": kafka_features.finalized(image),
     }

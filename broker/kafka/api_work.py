@@ -172,8 +172,8 @@ _ADMIN: Final = {
         ("name", "topic_id"),
         at_once=25,
         elements_max=_SEVERAL,
-        repeated=Repeated.DROPPED,
-        older=Items(field="topic_names", at_once=25, repeated=Repeated.DROPPED),
+        repeated=Repeated.TOGETHER,
+        older=Items(field="topic_names", at_once=25, repeated=Repeated.TOGETHER),
     ),
     "DescribeConfigs": _by_item(
         "resources",
@@ -210,7 +210,9 @@ _ADMIN: Final = {
     "ListConfigResources": _LIST,
 }
 
+_TELEMETRY: Final = {"GetTelemetrySubscriptions": _FEW_ITEMS, "PushTelemetry": _FEW_ITEMS}
+
 WORK: Final[Mapping[str, RequestWork]] = MappingProxyType(
-    {**_RECORDS, **_METADATA, **_GROUPS, **_TRANSACTIONS, **_SECURITY, **_ADMIN}
+    {**_RECORDS, **_METADATA, **_GROUPS, **_TRANSACTIONS, **_SECURITY, **_ADMIN, **_TELEMETRY}
 )
 """The work of each API, by Kafka's name."""

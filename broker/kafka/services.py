@@ -20,6 +20,7 @@ from quorate.broker.quota.work_turns import WorkTurns
 from quorate.broker.replication.manager import ReplicaManager
 from quorate.broker.security.authorizer import Authorizer
 from quorate.broker.security.token_access import TokenDescription
+from quorate.broker.telemetry.client_telemetry import ClientTelemetry
 from quorate.common.configuration import Values
 from quorate.common.types import BrokerId
 
@@ -53,6 +54,8 @@ class KafkaServices:
     configs: ConfigReads
     tokens: TokenDescription
     quorum: QuorumView
+    telemetry: ClientTelemetry
+    """What clients push of their own metrics (KIP-714)."""
     quotas: ClientQuotaManager = field(default_factory=unlimited)
     connection_rates: ConnectionRates = field(default_factory=unlimited_rates)
     figures: ClientFigures = field(default_factory=ClientFigures)

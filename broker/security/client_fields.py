@@ -66,6 +66,7 @@ CLIENT_FIELDS: Final[Mapping[str, str]] = {
     "DescribePipelinesRequest": "context names",
     "DescribeConfigsRequest": "context entities include_synonyms include_documentation",
     "ConfigEntity": "entity_type entity_name keys",
+    "ListConfigEntitiesRequest": "context entity_type",
     "DescribeAclsRequest": "context filter",
     "DescribeClientQuotasRequest": "context filters strict",
     "QuotaFilter": "entity_type match_type match",

@@ -5,6 +5,7 @@ tokens.
 from collections.abc import Callable
 
 from quorate.broker.metadata.metadata_follower import MetadataFollower
+from quorate.broker.security.oauth_bearer import ValidatesTokens
 from quorate.broker.security.password_cache import PasswordCache
 from quorate.broker.security.plain_passwords import verify_password
 from quorate.broker.security.principal import RESERVED_NAMES, KafkaPrincipal
@@ -36,8 +37,12 @@ class CredentialProvider:
         pepper: bytes,
         wall_clock_ms: Callable[[], int],
         find_token: FindToken = no_tokens,
+        bearer_tokens: ValidatesTokens | None = None,
     ) -> None:
-        """``pepper`` is random bytes, a secret of this process."""
+        """``pepper`` is random bytes, a secret of this process. ``bearer_tokens`` is None unless
+        OAUTHBEARER is enabled.
+        """
+        self.bearer_tokens = bearer_tokens
         self._images = images
         self.decoys = ScramDecoys(images, pepper)
         """The credentials of users who do not exist."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from quorate.broker.config.listeners import ADVERTISED_LISTENERS, LISTENERS
+from quorate.broker.config.oauth import SASL_OAUTHBEARER_JWKS_ENDPOINT_URL
 from quorate.broker.config.security import (
     CONNECTIONS_MAX_REAUTH_MS,
     LISTENER_SECURITY_PROTOCOL_MAP,
@@ -19,6 +20,7 @@ from quorate.broker.config.security import (
     SSL_PRINCIPAL_MAPPING_RULES,
 )
 from quorate.broker.security.credential_provider import CredentialProvider
+from quorate.broker.security.oauth_bearer import OAUTHBEARER
 from quorate.broker.security.principal import (
     ANONYMOUS,
     RESERVED_NAMES,
@@ -200,6 +202,16 @@ def check_listeners(config: Values) -> None:
     _mechanisms(config)
 
 
+def takes_bearer_tokens(config: Values) -> bool:
+    """Return whether clients may authenticate by OAUTHBEARER at any listener.
+
+    Raises:
+        ConfigError: as ``check_listeners``.
+    """
+    has_sasl = any(one.protocol.has_sasl for one in configured_listeners(config))
+    return has_sasl and OAUTHBEARER in _mechanisms(config)
+
+
 def _mapping(config: Values) -> PrincipalMapping:
     return PrincipalMapping(SSL_PRINCIPAL_MAPPING_RULES.name, config[SSL_PRINCIPAL_MAPPING_RULES])
 
@@ -211,6 +223,11 @@ def _mechanisms(config: Values) -> tuple[str, ...]:
     if unknown or not mechanisms:
         raise ConfigError(
             f"{key.name}={config[key]}: must be some of {', '.join(SUPPORTED)}, commas between"
+        )
+    if OAUTHBEARER in mechanisms and not config[SASL_OAUTHBEARER_JWKS_ENDPOINT_URL]:
+        raise ConfigError(
+            f"{key.name} has {OAUTHBEARER}, which needs {SASL_OAUTHBEARER_JWKS_ENDPOINT_URL.name}: "
+            "set it to the URL of the keys that your identity provider signs tokens with"
         )
     return mechanisms
 

@@ -37,7 +37,7 @@ class DeferredVerification(NamedTuple):
     """
 
     user: str
-    verify: Callable[[], AuthenticatedClient]
+    verify: Callable[[], AuthenticatedClient | Challenge]
 
 
 SaslStep: TypeAlias = Challenge | AuthenticatedClient | DeferredVerification

@@ -14,6 +14,7 @@ from typing import Final
 from quorate.broker.security.credential_provider import CredentialProvider
 from quorate.broker.security.failed_logins import FailedLogins
 from quorate.broker.security.login_queue import LoginQueue
+from quorate.broker.security.oauth_bearer import OAUTHBEARER, OAuthBearerSaslServer
 from quorate.broker.security.plain_passwords import PlainSaslServer
 from quorate.broker.security.principal import ANONYMOUS, KafkaPrincipal
 from quorate.broker.security.sasl_exchange import (
@@ -26,7 +27,7 @@ from quorate.broker.security.scram import MECHANISMS as SCRAM
 from quorate.broker.security.scram import ScramSaslServer
 
 PLAIN: Final = "PLAIN"
-SUPPORTED: Final = (PLAIN, *SCRAM)
+SUPPORTED: Final = (PLAIN, *SCRAM, OAUTHBEARER)
 
 API_VERSIONS: Final = 18
 SASL_HANDSHAKE: Final = 17
@@ -171,6 +172,9 @@ class SaslSession:
         credentials = self._options.credentials
         if mechanism == PLAIN:
             return PlainSaslServer(credentials.passwords)
+        if mechanism == OAUTHBEARER:
+            assert credentials.bearer_tokens is not None, "configurations without keys are refused"
+            return OAuthBearerSaslServer(credentials.bearer_tokens)
         return ScramSaslServer(SCRAM[mechanism], credentials.scram, self._options.draw_nonce())
 
     def _lifetime_ms(self, expiry_ms: int | None) -> int:

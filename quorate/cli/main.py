@@ -32,6 +32,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "quorate.cli.configs.configs_command:configs",
         "Show and change configuration without a restart.",
     ),
+    "client-metrics": (
+        "quorate.cli.configs.client_metrics_command:client_metrics",
+        "Subscribe to metrics that Kafka clients push.",
+    ),
     "acls": (
         "quorate.cli.access.acls_command:acls",
         "Add, remove and list access control entries.",

@@ -70,6 +70,7 @@ class AdminMethods:
     elect_leaders = admin_method(replicas.elect_leaders)
     alter_partition_reassignments = admin_method(replicas.alter_partition_reassignments)
     list_partition_reassignments = admin_method(replicas.list_partition_reassignments)
+    list_config_entities = admin_method(configs.list_config_entities)
     describe_configs = admin_method(configs.describe_configs)
     alter_configs = admin_method(configs.alter_configs)
     incremental_alter_configs = admin_method(configs.incremental_alter_configs)

@@ -52,9 +52,7 @@ def test_every_api_has_rows_and_every_row_has_all_cells() -> None:
 FOR_NOBODY = {
     "OffsetForLeaderEpoch v4: CLUSTER_ACTION on CLUSTER, as the follower 7",
     "DescribeConfigs v4: DESCRIBE_CONFIGS on CLUSTER, of the broker's loggers",
-    "DescribeConfigs v4: DESCRIBE_CONFIGS on CLUSTER, of clients' metrics",
     "IncrementalAlterConfigs v1: ALTER_CONFIGS on CLUSTER, of the broker's loggers",
-    "IncrementalAlterConfigs v1: ALTER_CONFIGS on CLUSTER, of clients' metrics",
 }
 """What Kafka alone does for clients with a right. Here everybody is refused."""
 

@@ -734,6 +734,8 @@ OPEN: Final[Mapping[int, str]] = MappingProxyType(
         39: "whoever holds the token may renew it, if it is theirs: the token says so",
         40: "as 39",
         41: "everybody sees their own tokens; others': see test_token_access.py",
+        71: "pushes its own metrics, as in Kafka: operators say which",
+        72: "as 71",
         66: "lists the transactions that one may describe; see test_transaction_admin.py",
         60: "where the brokers are, as Kafka: without it nobody finds anything",
     }

@@ -23,6 +23,7 @@ from uuid import uuid4
 from quorate.broker.changes.table import A, Change, Q
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.common.steps import Steps
+from quorate.broker.config.dynamic_config import ConfigSource, Setting
 from quorate.broker.config.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from quorate.broker.config.spec import BROKER_SPEC
 from quorate.broker.control.controller_forwarder import ControllerForwarder
@@ -81,6 +82,7 @@ from quorate.broker.replication.serving.producer_states import ProducerState
 from quorate.broker.replication.wakeup import Wakeup
 from quorate.broker.security.authorizer import Authorizer, AuthorizerSettings
 from quorate.broker.security.token_access import TokenDescription
+from quorate.broker.telemetry.client_telemetry import ClientTelemetry
 from quorate.common.configuration import Values
 from quorate.common.types import (
     DEFAULT_LISTENER,
@@ -496,6 +498,7 @@ class FakeForwarder(ControllerForwarder):
         self.lists: list[admin_pb2.ListPartitionReassignmentsRequest] = []
         self.ongoing: list[admin_pb2.OngoingReassignment] = []
         self.refusals: dict[str, int] = {}
+        self.refused_features: set[str] = set()
         self.gate: asyncio.Event | None = None
         self.asked: dict[str, list[Any]] = {}
         self.proxied: list[bool] = []
@@ -615,7 +618,7 @@ class FakeForwarder(ControllerForwarder):
         return admin_pb2.UpdateFeaturesResponse(
             results=[
                 admin_pb2.FeatureResult(name=one.name, level=one.level)
-                if one.level < 3
+                if one.name not in self.refused_features
                 else admin_pb2.FeatureResult(
                     name=one.name,
                     error_code=errors_pb2.FEATURE_UPDATE_FAILED,
@@ -675,6 +678,12 @@ class FakeConfigs(ConfigReads):
     ) -> admin_pb2.DescribeConfigsResponse:
         self.asked.append(request)
         return admin_pb2.DescribeConfigsResponse(results=self.results)
+
+    def settings_of_new_topics(self) -> dict[str, Setting[Any]]:
+        return {
+            "k": Setting("log.k", 1, ConfigSource.FILE),
+            "retention.ms": Setting("log.retention.hours", 7, ConfigSource.DEFAULT),
+        }
 
 
 class FakeTokens(TokenDescription):
@@ -775,6 +784,7 @@ def fake_broker(
         configs=configs,
         tokens=tokens,
         quorum=quorum,
+        telemetry=ClientTelemetry(lambda: quorum.now_ms),
         images=ShownImage(image),
         wall_clock_ms=lambda: quorum.now_ms,
         figures=ClientFigures(memory),

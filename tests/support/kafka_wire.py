@@ -189,17 +189,18 @@ def fetching(
 
 
 def by_topic_ids(values: Values, ids: Mapping[str, UUID]) -> Values:
-    """A request that names its topics by id, as those of newer versions do, instead of by name."""
-    named = dict(values)
-    for field in {"topic_data", "topics", "forgotten_topics_data"} & values.keys():
-        named[field] = [
-            {
-                "topic_id": ids[topic.get("name") or topic["topic"]],
-                **{key: value for key, value in topic.items() if key not in ("name", "topic")},
-            }
-            for topic in values[field]
-        ]
-    return named
+    """A request whose topics have ids beside their names, for the versions that name them so."""
+    return {key: _with_ids(value, ids) for key, value in values.items()}
+
+
+def _with_ids(value: Any, ids: Mapping[str, UUID]) -> Any:  # noqa: ANN401 - a field of a request
+    if isinstance(value, list):
+        return [_with_ids(item, ids) for item in value]
+    if not isinstance(value, dict):
+        return value
+    name: Any = value.get("name") or value.get("topic")
+    beside = {"topic_id": ids[name]} if name in ids and "topic_id" not in value else {}
+    return {**by_topic_ids(value, ids), **beside}
 
 
 class WireClient:

@@ -7,6 +7,7 @@ from typing import Any, Final
 import immutables
 
 from quorate.broker.security.credential_provider import CredentialProvider, FindToken, no_tokens
+from quorate.broker.security.oauth_bearer import ValidatesTokens
 from quorate.broker.security.sasl_session import SaslOptions, SaslSession
 from quorate.broker.security.scram import MECHANISMS, credential, salted_password
 from quorate.metadata_log.image import Image, ScramKey
@@ -55,6 +56,7 @@ def credentials(
     *,
     clock: Callable[[], int] | None = None,
     find_token: FindToken = no_tokens,
+    bearer_tokens: ValidatesTokens | None = None,
     **passwords: str,
 ) -> CredentialProvider:
     fixed = image_with_users(**passwords)
@@ -63,6 +65,7 @@ def credentials(
         pepper=b"pepper",
         wall_clock_ms=clock or WallClock(),
         find_token=find_token,
+        bearer_tokens=bearer_tokens,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from quorate.broker.common.errors import KafkaError
+from quorate.broker.config.client_metrics_keys import CLIENT_METRICS, CLIENT_METRICS_SPEC
 from quorate.broker.config.dynamic_config import EVERY_BROKER, dynamic_key
 from quorate.broker.config.topic_keys import TOPIC_SPEC
 from quorate.broker.controller.managers.decisions import ControllerTenure, ItemDecision
@@ -24,7 +25,7 @@ key."""
 
 _BROKER_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 
-TYPES: Final = ("topic", "broker")
+TYPES: Final = ("topic", "broker", CLIENT_METRICS)
 
 
 ConfigDecision: TypeAlias = ItemDecision[admin_pb2.ConfigResult]
@@ -109,9 +110,15 @@ def keys_of(image: Image, entity_type: str, name: str) -> KeyOf:
             if name != EVERY_BROKER and not _BROKER_ID.fullmatch(name):
                 raise KafkaError(errors_pb2.INVALID_REQUEST, f"{name[:50]!r} is no broker id")
             return lambda key: dynamic_key(key, of_every_broker=name == EVERY_BROKER)
+        case "client-metrics":
+            if not name:
+                raise KafkaError(
+                    errors_pb2.INVALID_REQUEST, "a subscription to client metrics needs a name"
+                )
+            return CLIENT_METRICS_SPEC.key
     raise KafkaError(
         errors_pb2.INVALID_REQUEST,
-        f"{entity_type!r} has no configuration here: {' and '.join(TYPES)} have",
+        f"{entity_type!r} has no configuration here: {', '.join(TYPES)} have",
     )
 
 

@@ -11,12 +11,13 @@ from typing import Final, TypeVar
 
 from quorate.broker.changes.table import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from quorate.broker.common.errors import KafkaError
+from quorate.broker.config.client_metrics_keys import CLIENT_METRICS
 from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire.codec import Message
 from quorate_proto.v1 import admin_pb2, errors_pb2
 
-ENTITY_TYPES: Final[Mapping[int, str]] = {2: "topic", 4: "broker"}
+ENTITY_TYPES: Final[Mapping[int, str]] = {2: "topic", 4: "broker", 16: CLIENT_METRICS}
 """Kafka's resource types that have a configuration here."""
 
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)

@@ -8,12 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from quorate.broker.common.errors import KafkaError
+from quorate.broker.config.client_metrics_keys import CLIENT_METRICS, CLIENT_METRICS_SPEC
 from quorate.broker.config.dynamic_config import (
     EVERY_BROKER,
     ConfigSource,
     LiveConfiguration,
     Setting,
     broker_settings,
+    client_metrics_settings,
+    new_topic_settings,
     topic_settings,
 )
 from quorate.broker.config.spec import BROKER_SPEC
@@ -48,6 +51,36 @@ class ConfigReads:
         """Return one result per entity, in order."""
         rights = self._authorizer.rights_of(caller_of(request.context))
         return describe(request, self._images.image, self._live.file, self._live.broker_id, rights)
+
+    def settings_of_new_topics(self) -> dict[str, Setting[Any]]:
+        """Return what is in force for a topic that sets nothing, by topic key."""
+        image, live = self._images.image, self._live
+        settings = {
+            name: next(new_topic_settings(image, live.file, live.broker_id, topic_key), None)
+            for name, topic_key in TOPIC_KEYS.items()
+        }
+        return {name: one for name, one in settings.items() if one is not None}
+
+    async def names(
+        self, request: admin_pb2.ListConfigEntitiesRequest
+    ) -> admin_pb2.ListConfigEntitiesResponse:
+        """Return the entities of a type that have a configuration of their own, sorted."""
+        try:
+            rights = self._authorizer.rights_of(caller_of(request.context))
+            rights.require_cluster(AclOperation.DESCRIBE_CONFIGS)
+            if request.entity_type != CLIENT_METRICS:
+                raise KafkaError(
+                    errors_pb2.INVALID_REQUEST,
+                    f"{request.entity_type!r} is not listed here: {CLIENT_METRICS} is",
+                )
+        except KafkaError as error:
+            return admin_pb2.ListConfigEntitiesResponse(
+                error_code=error.code, error_message=error.message
+            )
+        configs = self._images.image.configs
+        return admin_pb2.ListConfigEntitiesResponse(
+            entity_names=sorted(name for kind, name in configs if kind == CLIENT_METRICS)
+        )
 
 
 def describe(
@@ -93,6 +126,10 @@ def _settings(
         for _, topic_key in sorted(TOPIC_KEYS.items()):
             yield topic_key.key, list(topic_settings(image, file, broker_id, name, topic_key))
         return
+    if entity.entity_type == CLIENT_METRICS:
+        for key in sorted(CLIENT_METRICS_SPEC, key=lambda key: key.name):
+            yield key, list(client_metrics_settings(image, name, key))
+        return
     if name not in (EVERY_BROKER, str(broker_id)):
         raise KafkaError(
             errors_pb2.INVALID_REQUEST,
@@ -112,7 +149,7 @@ def _entry(
     in_force = settings[0]
     entry = admin_pb2.ConfigEntry(
         name=key.name,
-        read_only=key.update is Update.READ_ONLY and key.name not in TOPIC_KEYS,
+        read_only=_is_read_only(key),
         source=in_force.source,
         sensitive=key.sensitive,
         type=_kafka_type(key),
@@ -124,8 +161,13 @@ def _entry(
         for one in settings:
             synonym = entry.synonyms.add(name=one.name, source=one.source)
             if not key.sensitive:
-                synonym.value = as_text(one.value)
+                synonym.value = as_text(one.value) if one.text is None else one.text
     return entry
+
+
+def _is_read_only(key: ConfigKey[Any]) -> bool:
+    is_of_brokers = key.name not in TOPIC_KEYS and key.name not in CLIENT_METRICS_SPEC
+    return is_of_brokers and key.update is Update.READ_ONLY
 
 
 def _kafka_type(key: ConfigKey[Any]) -> int:

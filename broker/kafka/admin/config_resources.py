@@ -1,8 +1,8 @@
 """The API ListConfigResources (74): lists the resources that have a configuration of their own
 (KIP-1142).
 
-Client metrics and groups have none here, and brokers' loggers are not configured over the wire. A
-client that asks for these types gets an empty list.
+Groups have none here, and brokers' loggers are not configured over the wire. A client that asks for
+these types gets an empty list.
 """
 
 from collections.abc import Iterator
@@ -52,3 +52,5 @@ def _resources(services: KafkaServices, context: RequestContext) -> Iterator[tup
         yield _BROKER, str(broker_id)
     for topic in metadata.topics:
         yield _TOPIC, topic
+    for subscription in services.telemetry.subscription_names:
+        yield _CLIENT_METRICS, subscription

@@ -10,14 +10,13 @@ from uuid import UUID
 
 from quorate.broker.changes.authorization import NOT_DISCLOSED
 from quorate.broker.changes.table import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+from quorate.broker.kafka.admin import new_topic_configs
+from quorate.broker.kafka.admin.new_topic_configs import NewTopicConfigs
 from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire.codec import Message
 from quorate.common.types import TopicId
 from quorate_proto.v1 import admin_pb2, errors_pb2
-
-_TOPIC_CONFIG: Final = 1
-"""Kafka's ConfigSource of a value that is set for this topic."""
 
 _FIRST_VERSION_WITH_DELETION_DISABLED: Final = 3
 _FIRST_VERSION_WITH_TOPIC_IDS: Final = 6
@@ -49,7 +48,11 @@ async def create_topics(
     )
     results = result_per_topic(names, response.topics, response.error_code)
     context.throttle.at_least(response.throttle_time_ms)
-    values = {"throttle_time": 0, "topics": list(map(_created, results))}
+    created = any(not result.error_code for result in results)
+    configs: NewTopicConfigs | None = None
+    if created and context.version >= new_topic_configs.FIRST_VERSION:
+        configs = NewTopicConfigs(services, context.version)
+    values = {"throttle_time": 0, "topics": [_created(result, configs) for result in results]}
     return values
 
 
@@ -70,7 +73,7 @@ def _new_topic(topic: Message) -> admin_pb2.NewTopic:
     )
 
 
-def _created(result: admin_pb2.TopicResult) -> Message:
+def _created(result: admin_pb2.TopicResult, configs: NewTopicConfigs | None) -> Message:
     topic: Message = {
         "name": result.name,
         "topic_id": _uuid(result.topic_id),
@@ -80,19 +83,10 @@ def _created(result: admin_pb2.TopicResult) -> Message:
     }
     if result.num_partitions == NOT_DISCLOSED:
         topic["topic_config_error_code"] = errors_pb2.TOPIC_AUTHORIZATION_FAILED
-    elif not result.error_code:
+    elif configs is not None and not result.error_code:
         topic["num_partitions"] = result.num_partitions
         topic["replication_factor"] = result.replication_factor
-        topic["configs"] = [
-            {
-                "name": name,
-                "value": value,
-                "read_only": False,
-                "config_source": _TOPIC_CONFIG,
-                "is_sensitive": False,
-            }
-            for name, value in sorted(result.configs.items())
-        ]
+        topic["configs"] = configs.of(result.configs)
     return topic
 
 
@@ -103,7 +97,7 @@ def _uuid(raw: bytes) -> UUID:
 async def delete_topics(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Message:
-    names, topic_ids = _to_delete(context.version, request)
+    names, topic_ids, refused = _to_delete(context.version, request)
     response = await services.forwarder.forward(
         DELETE_TOPICS,
         admin_pb2.DeleteTopicsRequest(
@@ -122,6 +116,7 @@ async def delete_topics(
         results += [_unanswered_id(topic_id, response.error_code) for topic_id in topic_ids]
     else:
         results = list(response.topics)
+    results += refused
     context.throttle.at_least(response.throttle_time_ms)
     values = {
         "throttle_time": 0,
@@ -130,13 +125,38 @@ async def delete_topics(
     return values
 
 
-def _to_delete(version: int, request: Message) -> tuple[list[str], list[UUID]]:
+def _to_delete(
+    version: int, request: Message
+) -> tuple[list[str], list[UUID], list[admin_pb2.TopicResult]]:
+    """Return the names and the ids of the topics to delete, and the results of those that are
+    refused: without a name and an id, with both, or named more than once.
+    """
     if version < _FIRST_VERSION_WITH_TOPIC_IDS:
-        return list(dict.fromkeys(request["topic_names"])), []
-    topics = request["topics"]
-    names = dict.fromkeys(topic["name"] for topic in topics if topic["name"] is not None)
-    topic_ids = dict.fromkeys(topic["topic_id"] for topic in topics if topic["name"] is None)
-    return list(names), list(topic_ids)
+        topics = [(name, _NO_ID) for name in request["topic_names"]]
+    else:
+        topics = [(topic["name"], topic["topic_id"]) for topic in request["topics"]]
+    names: list[str] = []
+    topic_ids: list[UUID] = []
+    refused: list[admin_pb2.TopicResult] = []
+    for (name, topic_id), count in Counter(topics).items():
+        if (name is None) is (topic_id == _NO_ID):
+            refused.append(_invalid(name, topic_id, "name a topic either by its name or by its id"))
+        elif count > 1:
+            refused.append(_invalid(name, topic_id, "the topic is named more than once"))
+        elif name is None:
+            topic_ids.append(topic_id)
+        else:
+            names.append(name)
+    return names, topic_ids, refused
+
+
+def _invalid(name: str | None, topic_id: UUID, message: str) -> admin_pb2.TopicResult:
+    return admin_pb2.TopicResult(
+        name=name or "",
+        topic_id=topic_id.bytes,
+        error_code=errors_pb2.INVALID_REQUEST,
+        error_message=message,
+    )
 
 
 def _unanswered_id(topic_id: UUID, error_code: int) -> admin_pb2.TopicResult:

@@ -1,8 +1,9 @@
 """One client's connection. It receives frames, and sends responses in the order of the requests.
 
-Requests start in the order in which they arrive, without waiting for each other. A fetch that waits
-for data delays later responses, because of their order, but it does not delay the work on later
-requests.
+Requests start in the order in which they arrive. A fetch that waits for data delays later
+responses, because of their order, but it does not delay the work on later requests. A request that
+changes state is finished before a later one starts, which must find the effect of it; only requests
+of the APIs that are pipelined, such as Produce, do not wait for each other (decision 56).
 
 The memory of a connection is bounded. While its requests in flight and their largest possible
 responses exceed the limits, or the client does not read its responses, no further request is
@@ -108,14 +109,17 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._clock_s = asyncio.get_running_loop().time
         self._progress = ConnectionProgress(self._clock_s())
         address = transport.get_extra_info("peername")
+        port = 0
         if address:
+            port = int(address[1])
             self.host = str(address[0])
             self.peer = f"{address[0]}:{address[1]}"
         self._on_opened(self)
         if self._over:
             return
         try:
-            self._session = ClientSession.begin(self._security, self.host, _certificate(transport))
+            certificate = _certificate(transport)
+            self._session = ClientSession.begin(self._security, self.host, certificate, port)
         except UnmappedCertificate as error:
             self.close(str(error))
             return
@@ -237,7 +241,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._over:
             return
         started = 0
-        while not self._unmuting and self._has_next() and self._has_room_for(self._next_request):
+        while not self._unmuting and self._has_next() and self._may_start(self._next_request):
             turn = self._next_request.turn
             if turn is not None and self._must_wait(turn):
                 break
@@ -296,13 +300,18 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if not self._over:
             self._advance()
 
-    def _has_room_for(self, request: Request) -> bool:
+    def _may_start(self, request: Request) -> bool:
         if not self._writer.is_free:
             return False
         if not self._running:
             return True
         has_room = self._memory.bounds.responses.room_bytes > 0
-        return has_room and not self._running.is_alone and self._running.has_room_for(request)
+        return (
+            has_room
+            and not self._running.is_alone
+            and not self._running.must_end_before(request)
+            and self._running.has_room_for(request)
+        )
 
     def _finished(self, task: Work) -> None:
         if self._over:

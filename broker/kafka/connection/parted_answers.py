@@ -21,7 +21,8 @@ class ItemDivision:
 
     ``results`` is the array in the response with the results of the items. If the results of one
     item may come in several parts, ``inner_results`` is the array in a result that continues, and
-    ``name`` is the field by which a result is known to continue the one before.
+    ``name`` is the field by which a result is known to continue the one before, beside the id of
+    its topic where there is one.
     """
 
     items: Items
@@ -89,13 +90,21 @@ class ItemAnswer:
 
     def _add_inner(self, result: Message, encode: Encoder) -> None:
         division = self._division
-        if self._open is None or self._open[division.name] != result[division.name]:
+        if self._open is None or not self._goes_on(self._open, result):
             self._close()
             self._open = result
         inner = result[division.inner_results]
         self._open_count += len(inner)
         for one in inner:
             encode(self._open_encoded, one)
+
+    def _goes_on(self, open_result: Message, result: Message) -> bool:
+        """Return whether a result continues the open one: it is of the same name or the same id."""
+        name = self._division.name
+        return (open_result.get(name), open_result.get("topic_id")) == (
+            result.get(name),
+            result.get("topic_id"),
+        )
 
     def _close(self) -> None:
         if self._open is None:

@@ -87,6 +87,7 @@ class RequestDispatcher:
             session.listener,
             sasl,
             lease=ResponseLease(self._services.memory.responses),
+            connection=session.connection,
             fetch_bytes_max=limits.fetch_bytes_max,
         )
         cost_bytes = len(frame)
@@ -96,7 +97,8 @@ class RequestDispatcher:
             alone = True
         else:
             run = functools.partial(self._run, limits, api, context, body, elements, cost_bytes)
-            alone = api.work.division is not None and elements > api.work.whole_elements_max
+            is_large = api.work.division is not None and elements > api.work.whole_elements_max
+            alone = is_large or (api.changes_state and not api.is_pipelined)
             if api.response_bytes_max is not None:
                 cost_bytes += api.response_bytes_max(self._services, body)
         begin: Begun | None = None
@@ -112,6 +114,7 @@ class RequestDispatcher:
             flexible_response_header=flexible and key != API_VERSIONS_KEY,
             run=run,
             alone=alone,
+            pipelined=api.is_pipelined,
             decoded_bytes=elements * ELEMENT_BYTES if elements > FEW_ELEMENTS else 0,
             begin=begin,
             throttle=context.throttle,

@@ -18,6 +18,7 @@ from quorate.broker.quota.client_quota_manager import FETCH_BYTES_UNLIMITED, Quo
 from quorate.broker.security.listener_security import ListenerSecurity
 from quorate.broker.security.principal import ANONYMOUS, KafkaPrincipal
 from quorate.broker.security.sasl_session import SaslSession
+from quorate.broker.telemetry.client_instances import ClientConnection
 from quorate.common.types import DEFAULT_LISTENER
 from quorate_proto.v1 import admin_pb2
 
@@ -48,10 +49,15 @@ class ClientSession:
     sasl: SaslSession | None = None
     certified: KafkaPrincipal = ANONYMOUS
     """The principal of the client's TLS certificate."""
+    connection: ClientConnection = field(default_factory=ClientConnection)
 
     @classmethod
     def begin(
-        cls, security: ListenerSecurity, client_host: str, certificate_der: bytes | None
+        cls,
+        security: ListenerSecurity,
+        client_host: str,
+        certificate_der: bytes | None,
+        client_port: int = 0,
     ) -> "ClientSession":
         """Return the session of a new connection.
 
@@ -64,7 +70,8 @@ class ClientSession:
         certified = ANONYMOUS
         if certificate_der and sasl is None:
             certified = security.principal_of_certificate(certificate_der)
-        return cls(client_host, security.listener, sasl, certified)
+        connection = ClientConnection(client_port)
+        return cls(client_host, security.listener, sasl, certified, connection)
 
     @property
     def principal(self) -> KafkaPrincipal:
@@ -115,6 +122,8 @@ class RequestContext:
         default_factory=lambda: ResponseLease(ResponseMemory()), compare=False
     )
     """A handler that reads records for the response reserves memory for them here."""
+    connection: ClientConnection = field(default_factory=ClientConnection, compare=False)
+    """The connection, with the software that the client says it is."""
     fetch_bytes_max: int = FETCH_BYTES_UNLIMITED
     """The most bytes that the quota of the client lets one Fetch return."""
 
@@ -181,6 +190,10 @@ class Api:
     throttle_place: Callable[[int], int | None] | None = None
     begin: Begin | None = None
     """Carries out a small request of a client without quotas instead of ``handle``, if it can."""
+    is_pipelined: bool = False
+    """True if requests start beside unfinished ones of other such APIs, because each shows its
+    effect in their order by itself, or has none that the others could miss (decision 56).
+    """
     is_eager: bool = False
     """True if requests are carried out by a ``RequestTask``: most take little time, and the handler
     uses nothing that needs a task of asyncio.
@@ -195,6 +208,11 @@ class Api:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", api_key_map[self.key])
+
+    @property
+    def changes_state(self) -> bool:
+        """True if requests have an effect that others see. It is carried out to its end."""
+        return not self.abandonable
 
     def place_of_throttle(self, version: int) -> int | None:
         """Return where a response has its throttle time, or None if it has none."""
@@ -225,10 +243,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     of its response; the code that started the request releases it in the end. ``bare`` marks a SASL
     token that came without a request header, so its response has no header either. ``turn`` says
     how long the request has to wait because its client is muted; it is None if the client has no
-    quotas. ``alone`` marks a large request that is carried out in slices: no later request of the
-    connection starts before it is finished, because slices of both would mix. ``decoded_bytes`` is
-    the memory of its elements. ``begin`` carries it out without a task of asyncio, or returns None
-    if only ``run`` can.
+    quotas. ``alone`` marks a request before whose end no later request of the connection starts:
+    one that changes what the later ones must see, or a large one that is carried out in slices,
+    because slices of both would mix. A request that is not ``pipelined`` starts after the end of
+    all earlier ones that change state. ``decoded_bytes`` is the memory of its elements. ``begin``
+    carries it out without a task of asyncio, or returns None if only ``run`` can.
     """
 
     api_name: str
@@ -239,6 +258,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     run: Callable[[], Coroutine[Any, Any, Buffers]]
     bare: bool = False
     alone: bool = False
+    pipelined: bool = True
     decoded_bytes: int = 0
     begin: Begun | None = None
     throttle: RequestThrottle = msgspec.field(default_factory=RequestThrottle)

@@ -82,6 +82,14 @@ class RequestsInFlight:
         last = self._running[-1]
         return last.request.alone and not last.task.done()
 
+    def must_end_before(self, request: Request) -> bool:
+        """Return whether one of the requests must be finished before ``request`` starts, because
+        ``request`` must find its effect.
+        """
+        return not request.pipelined and any(
+            not running.request.abandonable and not running.task.done() for running in self._running
+        )
+
     def has_room_for(self, request: Request) -> bool:
         """Return whether the request may be started while the others are being carried out."""
         return (

@@ -103,6 +103,8 @@ async def _step(sasl: SaslSession, token: bytes, client_host: str) -> tuple[byte
         except (SaslAuthenticationFailed, TooManyLogins):
             sasl.fail()
             raise
+        if isinstance(step, Challenge):
+            return step.response, 0
     return step.response, sasl.complete(step)
 
 

@@ -2,8 +2,8 @@
 offsets of a group.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping, Set
+from typing import Final, NamedTuple
 
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.config.coordinator import OFFSET_METADATA_MAX_BYTES
@@ -17,6 +17,7 @@ from quorate.broker.coordinator.shards.coordinator_records import TransactionOwn
 from quorate.broker.kafka.allowed_topics import allowed_topics
 from quorate.broker.kafka.connection.answer_price import AnswerPrice
 from quorate.broker.kafka.connection.requests import RequestContext
+from quorate.broker.kafka.groups import topics_by_id
 from quorate.broker.kafka.groups.group_membership_apis import require_group
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire.codec import Message
@@ -35,6 +36,8 @@ _CODE_FOR_OLD_CLIENTS: Final[Mapping[int, int]] = {
 """The error codes for old clients. Producers before 2.3 may fail with the first code, and try
 again with the second (KAFKA-7296).
 """
+_FIRST_COMMIT_WITH_UNKNOWN_GROUPS: Final = 9
+"""The first version of OffsetCommit that tells an unknown group from an old generation."""
 _NOTHING: Final = CommittedOffset(-1)
 
 Codes = dict[TopicPartition, int]
@@ -47,23 +50,48 @@ async def offset_commit(
     has an error code.
     """
     group_id, topics = request["group_id"], request["topics"]
+    unknown: list[Message] = []
+    if context.version >= topics_by_id.FIRST_VERSION:
+        # There is no await before the append: the commits of a connection keep their order.
+        named = [topics_by_id.with_name(services, topic) for topic in topics]
+        topics, unknown = topics_by_id.by_knowledge(named)
     partitions = _partitions(topics)
     try:
         require_group(services, context, AclOperation.READ, group_id)
         codes = _refused_commits(services, context, partitions)
         commits = _commits(services, partitions, codes)
-        code = await services.groups.shard_of(group_id).commit(
+        shard = services.groups.shard_of(group_id)
+        is_known = shard.group(group_id) is not None
+        code = await shard.commit(
             group_id,
             request["member_id"],
             request.get("group_instance_id"),
             request["generation_id_or_member_epoch"],
             commits,
         )
+        if code == errors_pb2.ILLEGAL_GENERATION and not is_known:
+            code = _code_of_unknown_group(context.version)
         codes |= dict.fromkeys(commits, code)
     except KafkaError as error:
         codes = dict.fromkeys((tp for tp, _ in partitions), error.code)
-    values = {"throttle_time": 0, "topics": _by_topic(topics, codes)}
-    return values
+    answers = _by_topic(topics, codes) + [_of_unknown_id(topic) for topic in unknown]
+    return {"throttle_time": 0, "topics": answers}
+
+
+def _code_of_unknown_group(version: int) -> int:
+    """Return the code of a commit by a member of a group that does not exist."""
+    if version < _FIRST_COMMIT_WITH_UNKNOWN_GROUPS:
+        return errors_pb2.ILLEGAL_GENERATION
+    return errors_pb2.GROUP_ID_NOT_FOUND
+
+
+def _of_unknown_id(topic: Message) -> Message:
+    """Return the result of a commit to a topic whose id is not known."""
+    partitions = [
+        {"partition_index": each["partition_index"], "error_code": errors_pb2.UNKNOWN_TOPIC_ID}
+        for each in topic["partitions"]
+    ]
+    return {"topic_id": topic["topic_id"], "partitions": partitions}
 
 
 async def txn_offset_commit(
@@ -196,7 +224,6 @@ async def _fetch(
     With ``stable``, offsets that an open transaction may change are refused (KIP-447).
     """
     group_id, topics = group_request["group_id"], group_request["topics"]
-    rights = services.authorizer.rights_of(context)
     code: int = errors_pb2.NONE
     committed = CommittedOffsets()
     try:
@@ -204,17 +231,8 @@ async def _fetch(
         committed = services.groups.shard_of(group_id).offsets(group_id)
     except KafkaError as error:
         code = error.code
-    if topics is None:
-        topics = await _all_topics(services, committed)
-        names = [each["name"] for each in topics]
-        visible = await allowed_topics(
-            services, rights, AclOperation.DESCRIBE, names, log_denied=False
-        )
-        topics = [each for each in topics if each["name"] in visible]
-    else:
-        names = [each["name"] for each in topics]
-        visible = await allowed_topics(services, rights, AclOperation.DESCRIBE, names)
-    await price.add(sum(len(each["partition_indexes"]) for each in topics))
+    topics, unknown, visible = await _topics_to_fetch(services, context, committed, topics)
+    await price.add(sum(len(each["partition_indexes"]) for each in (*topics, *unknown)))
     unstable = frozenset(committed.pending) if stable else frozenset()
 
     def code_of(tp: TopicPartition) -> int:
@@ -234,8 +252,52 @@ async def _fetch(
             fetched(TopicPartition(name, partition))
             async for partition in services.turns.through(topic["partition_indexes"])
         ]
-        answers.append({"name": name, "partitions": partitions})
+        answers.append({"name": name, "topic_id": topic.get("topic_id"), "partitions": partitions})
+    async for topic in services.turns.through(unknown):
+        code_of_id = code or errors_pb2.UNKNOWN_TOPIC_ID
+        partitions = [
+            _fetched(None, partition, code_of_id)
+            async for partition in services.turns.through(topic["partition_indexes"])
+        ]
+        answers.append({"topic_id": topic["topic_id"], "partitions": partitions})
     return {"error_code": code, "topics": answers}
+
+
+class _AskedTopics(NamedTuple):
+    """The topics whose offsets are asked for. Offsets of those not in ``visible`` are not told."""
+
+    known: list[Message]
+    unknown: list[Message]
+    """Those whose ids are not known."""
+    visible: Set[str]
+
+
+async def _topics_to_fetch(
+    services: KafkaServices,
+    context: RequestContext,
+    committed: CommittedOffsets,
+    topics: list[Message] | None,
+) -> _AskedTopics:
+    """Return the named topics, or all with committed offsets that the client may see (None)."""
+    rights = services.authorizer.rights_of(context)
+    by_id = context.version >= topics_by_id.FIRST_VERSION
+    if topics is None:
+        known = await _all_topics(services, committed)
+        if by_id:
+            known = topics_by_id.with_ids(services, known)
+        names = [each["name"] for each in known]
+        visible = await allowed_topics(
+            services, rights, AclOperation.DESCRIBE, names, log_denied=False
+        )
+        return _AskedTopics([each for each in known if each["name"] in visible], [], visible)
+    unknown: list[Message] = []
+    if by_id:
+        turns = services.turns
+        named = [topics_by_id.with_name(services, topic) async for topic in turns.through(topics)]
+        topics, unknown = topics_by_id.by_knowledge(named)
+    names = [each["name"] for each in topics]
+    visible = await allowed_topics(services, rights, AclOperation.DESCRIBE, names)
+    return _AskedTopics(topics, unknown, visible)
 
 
 async def _all_topics(services: KafkaServices, committed: CommittedOffsets) -> list[Message]:
@@ -309,6 +371,7 @@ def _by_topic(topics: Iterable[Message], codes: Mapping[TopicPartition, int]) ->
     return [
         {
             "name": topic["name"],
+            "topic_id": topic.get("topic_id"),
             "partitions": [
                 {
                     "partition_index": each["partition_index"],

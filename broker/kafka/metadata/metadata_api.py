@@ -9,7 +9,8 @@ client tries another broker or tries again.
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Final
+from uuid import UUID
 
 from quorate.broker.common.steps import Steps
 from quorate.broker.config.topics import AUTO_CREATE_TOPICS_ENABLE
@@ -45,6 +46,8 @@ _PARTITION_BYTES: Final = 64
 _CREATIONS_MAX: Final = 100
 """The most topics that one request creates. The client is told to ask again for the others."""
 
+_FIRST_VERSION_BY_ID: Final = 12
+_NO_ID: Final = UUID(int=0)
 _NOT_AUTHORIZED: Final[int] = errors_pb2.TOPIC_AUTHORIZATION_FAILED
 
 _ResponseKey = tuple[int, str, tuple[str, ...] | None]
@@ -79,18 +82,24 @@ class MetadataApi:
         if wanted is None:
             return await self._all_topics(services, context, rights, operations)
         # A topic may have very many partitions, so it is described once (issue 17).
-        distinct: dict[Any, Message] = {
-            item["topic_id"] if item["name"] is None else item["name"]: item
+        topic_ids = {
+            item["topic_id"]: None
             async for item in services.turns.through(wanted)
+            if _is_by_id(item)
         }
-        if not set(map(type, distinct)) <= {str}:
+        if topic_ids:
             builder = MetadataResponseBuilder(
                 services, context.version, context.listener, operations
             )
-            topics = (_by_id_or_name(builder, item, rights) for item in distinct.values())
-            return await _encoded(services, context, builder, topics, len(distinct), None)
+            topics: Iterable[Steps[Message]]
+            if context.version < _FIRST_VERSION_BY_ID:
+                topics = (_refused(item) for item in wanted)
+                return await _encoded(services, context, builder, topics, len(wanted), None)
+            topics = (_by_id(builder, topic_id, rights) for topic_id in topic_ids)
+            return await _encoded(services, context, builder, topics, len(topic_ids), None)
+        names = {item["name"]: None async for item in services.turns.through(wanted)}
         return await self._named_topics(
-            services, context, request, tuple(distinct), rights, operations
+            services, context, request, tuple(names), rights, operations
         )
 
     async def _named_topics(
@@ -252,17 +261,26 @@ def _wanted_topics(version: int, request: Message) -> list[Message] | None:
     return None if version == 0 and not topics else topics
 
 
-def _by_id_or_name(
-    builder: MetadataResponseBuilder, item: Message, rights: Rights
-) -> Steps[Message]:
-    name = item["name"]
-    if name is None:
-        return builder.by_id(
-            item["topic_id"], lambda found: rights.may_topic(AclOperation.DESCRIBE, found)
-        )
-    if rights.may_topic(AclOperation.DESCRIBE, name):
-        return builder.by_name(name)
-    return builder.hidden(name)
+def _is_by_id(item: Message) -> bool:
+    """Return whether a topic is named by its id. Clients leave the name null or empty then, and if
+    any topic of a request is named so, names do not count, as in Kafka.
+    """
+    return item["name"] is None or item.get("topic_id", _NO_ID) != _NO_ID
+
+
+def _by_id(builder: MetadataResponseBuilder, topic_id: UUID, rights: Rights) -> Steps[Message]:
+    return builder.by_id(topic_id, lambda name: rights.may_topic(AclOperation.DESCRIBE, name))
+
+
+def _refused(item: Message) -> Steps[Message]:
+    """Refuse a topic of a request that names topics by their ids before Kafka has allowed it."""
+    yield from ()
+    return {
+        "error_code": errors_pb2.INVALID_REQUEST,
+        "name": item["name"] or "",
+        "topic_id": item["topic_id"],
+        "partitions": (),
+    }
 
 
 def _requested_operations(rights: Rights, request: Message) -> AuthorizedOperations | None:

@@ -21,7 +21,6 @@ from quorate.common.types import NO_BROKER, BrokerId, TopicId
 from quorate_proto.v1 import errors_pb2
 
 _PARTITIONS_IN_A_STEP: Final = 256
-_FIRST_VERSION_WITH_NULLABLE_NAME: Final = 12
 
 
 class AuthorizedOperations(NamedTuple):
@@ -76,8 +75,8 @@ class MetadataResponseBuilder:
     def by_id(
         self, topic_id: UUID, may_see: Callable[[str], bool] = lambda _: True
     ) -> Steps[Message]:
-        """Describe a topic by id, in steps. ``may_see`` returns whether the client may see the
-        name; the id itself is not secret.
+        """Describe a topic by id, in steps, from version 12 on. ``may_see`` returns whether the
+        client may see the name; the id itself is not secret.
         """
         name = self._metadata.topic_name(TopicId(topic_id.bytes))
         if name is not None and may_see(name):
@@ -86,7 +85,7 @@ class MetadataResponseBuilder:
             "error_code": errors_pb2.UNKNOWN_TOPIC_ID
             if name is None
             else errors_pb2.TOPIC_AUTHORIZATION_FAILED,
-            "name": None if self._version >= _FIRST_VERSION_WITH_NULLABLE_NAME else "",
+            "name": None,
             "topic_id": topic_id,
             "partitions": (),
         }

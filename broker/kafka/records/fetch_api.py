@@ -13,6 +13,7 @@ from quorate.broker.config.client_keys import RACK_AWARE_SELECTOR, REPLICA_SELEC
 from quorate.broker.config.listeners import FETCH_MAX_BYTES
 from quorate.broker.kafka.allowed_topics import allowed_topics
 from quorate.broker.kafka.connection.requests import RequestContext
+from quorate.broker.kafka.records.fetch_by_id import with_names
 from quorate.broker.kafka.records.fetch_messages import (
     FINAL_EPOCH,
     NO_SESSION,
@@ -28,7 +29,7 @@ from quorate.broker.kafka.records.fetch_session import (
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.replication.api import FetchOutcome, FetchParams, isolation_of
 from quorate.common.acl_types import AclOperation
-from quorate.common.types import BrokerId
+from quorate.common.types import BrokerId, TopicId
 from quorate_proto.v1 import errors_pb2
 
 RackBrokerIds: TypeAlias = frozenset[BrokerId] | None
@@ -36,6 +37,11 @@ RackBrokerIds: TypeAlias = frozenset[BrokerId] | None
 _NOT_AUTHORIZED: Final = FetchOutcome(errors_pb2.TOPIC_AUTHORIZATION_FAILED)
 _NO_REPLICA: Final = FetchOutcome(errors_pb2.NOT_LEADER_OR_FOLLOWER)
 _UNKNOWN: Final = FetchOutcome(errors_pb2.UNKNOWN_TOPIC_OR_PARTITION)
+_UNKNOWN_ID: Final = FetchOutcome(errors_pb2.UNKNOWN_TOPIC_ID)
+_OF_THIS_REQUEST_ALONE: Final = frozenset(
+    {errors_pb2.INVALID_FETCH_SESSION_EPOCH, errors_pb2.FETCH_SESSION_TOPIC_ID_ERROR}
+)
+"""The errors after which the session goes on with its next request."""
 
 
 def response_bytes_max(services: KafkaServices, request: FetchRequest) -> int:
@@ -52,6 +58,7 @@ class FetchApi:
     async def handle(
         self, services: KafkaServices, context: RequestContext, request: FetchRequest
     ) -> FetchResponse:
+        request = with_names(request, services.metadata)
         if request.replica_id >= 0:
             return _refused_follower(services, context, request)
         near = self._rack_brokers.of(services, context, request.rack)
@@ -64,7 +71,8 @@ class FetchApi:
             sessions.close(named)
         begun: FetchSession | None = None
         if request.session_epoch == FIRST_EPOCH:
-            begun = sessions.open(owner, await _partitions_to_keep(services, context, request))
+            partitions = await _partitions_to_keep(services, context, request)
+            begun = sessions.open(owner, partitions, uses_topic_ids=request.unnamed is not None)
         if begun is None:
             return await _without_session(services, context, request, near)
         return await _in_session(services, context, request, near, begun)
@@ -76,12 +84,14 @@ async def _partitions_to_keep(
     """Return how many partitions a session of this request would have. The result is 0 if one of
     them is unknown or may not be read, because a session never has such a partition.
     """
-    topics = {topic for topic, _ in request.topics}
+    if any(not name and topic_id is not None for name, topic_id, _ in request.topics):
+        return 0
+    topics = {name for name, _, _ in request.topics}
     rights = services.authorizer.rights_of(context)
     readable = await allowed_topics(services, rights, AclOperation.READ, topics, log_denied=False)
     if len(readable) < len(topics):
         return 0
-    partitions = {want.tp for _, wants in request.topics for want in wants}
+    partitions = {want.tp for _, _, wants in request.topics for want in wants}
     counts = {topic: services.metadata.partition_count(topic) for topic in topics}
     if any(not 0 <= tp.partition < counts[tp.topic] for tp in partitions):
         return 0
@@ -100,7 +110,7 @@ async def _in_session(
     sessions = services.fetch_sessions
     async with session.turn:
         error_code = session.update(request)
-        if error_code == errors_pb2.INVALID_FETCH_SESSION_EPOCH:
+        if error_code in _OF_THIS_REQUEST_ALONE:
             return _refused(request, error_code)
         if error_code != errors_pb2.NONE or not len(session):
             sessions.close(session)
@@ -133,9 +143,9 @@ async def _without_session(
     services: KafkaServices, context: RequestContext, request: FetchRequest, near: RackBrokerIds
 ) -> FetchResponse:
     rights = services.authorizer.rights_of(context)
-    names = [topic for topic, _ in request.topics]
+    names = [name for name, topic_id, _ in request.topics if name or topic_id is None]
     readable = await allowed_topics(services, rights, AclOperation.READ, names)
-    wants = [want for topic, wants in request.topics if topic in readable for want in wants]
+    wants = [want for name, _, wants in request.topics if name in readable for want in wants]
     found: list[FetchOutcome] = []
     if wants:
         params = await _fetch_params(services, context, request, near)
@@ -143,15 +153,23 @@ async def _without_session(
     remaining = iter(found)
     topics = [
         (
-            topic,
+            topic_id or name,
             [
-                (want.tp.partition, next(remaining) if topic in readable else _NOT_AUTHORIZED)
+                (
+                    want.tp.partition,
+                    next(remaining) if name in readable else _refusal_of_topic(name, topic_id),
+                )
                 for want in wants
             ],
         )
-        for topic, wants in request.topics
+        for name, topic_id, wants in request.topics
     ]
     return FetchResponse(request.isolation_level, topics)
+
+
+def _refusal_of_topic(name: str, topic_id: TopicId | None) -> FetchOutcome:
+    """Return the outcome of a topic that may not be read, or that is not known by its id."""
+    return _NOT_AUTHORIZED if name or topic_id is None else _UNKNOWN_ID
 
 
 async def _fetch_params(
@@ -186,11 +204,14 @@ def _refused_follower(
         return _refused(request, errors_pb2.FETCH_SESSION_ID_NOT_FOUND)
     is_broker = services.authorizer.rights_of(context).may_cluster(AclOperation.CLUSTER_ACTION)
     topics = []
-    for topic, wants in request.topics:
-        count = services.metadata.partition_count(topic) if is_broker else 0
-        unknown = _UNKNOWN if is_broker else _NOT_AUTHORIZED
+    for name, topic_id, wants in request.topics:
+        count = services.metadata.partition_count(name) if is_broker else 0
+        unknown = _NOT_AUTHORIZED
+        if is_broker:
+            unknown = _UNKNOWN if name or topic_id is None else _UNKNOWN_ID
         numbers = [want.tp.partition for want in wants]
-        topics.append((topic, [(n, _NO_REPLICA if 0 <= n < count else unknown) for n in numbers]))
+        outcomes = [(n, _NO_REPLICA if 0 <= n < count else unknown) for n in numbers]
+        topics.append((topic_id or name, outcomes))
     return FetchResponse(request.isolation_level, topics)
 
 

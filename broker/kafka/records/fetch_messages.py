@@ -1,7 +1,8 @@
 """Fetch (1) on the wire: its request and its response, in every version."""
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -12,11 +13,11 @@ from quorate.broker.kafka.wire.primitives import (
     Buffers,
     Cursor,
     append_length,
-    append_string,
+    append_topic,
 )
 from quorate.broker.log.state.aborted_transactions import AbortedTransaction
 from quorate.broker.replication.api import FetchOutcome, FetchPartition
-from quorate.common.types import TopicPartition
+from quorate.common.types import TopicId, TopicIdPartition, TopicPartition
 from quorate_proto.v1 import errors_pb2
 
 FIRST_FLEXIBLE_VERSION: Final = 12
@@ -27,7 +28,12 @@ FINAL_EPOCH: Final = -1
 
 _FIRST_VERSION_WITH_SESSIONS: Final = 7
 _FIRST_VERSION_WITH_RACK: Final = 11
+FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
+"""From this version on, topics have ids instead of names (KIP-516)."""
+_FIRST_VERSION_WITH_REPLICA_STATE: Final = 15
+_REPLICA_STATE_TAG: Final = 1
 _REQUEST: Final = struct.Struct(">iiiib")
+_REQUEST_15: Final = struct.Struct(">iiib")
 _SESSION: Final = struct.Struct(">ii")
 _PARTITION_4: Final = struct.Struct(">iqi")
 _PARTITION_5: Final = struct.Struct(">iq8xi")
@@ -48,11 +54,20 @@ _READ_COMMITTED: Final = 1
 _CONSUMER_ID: Final = -1
 
 
+FetchTopic: TypeAlias = tuple[str, TopicId | None, list[FetchPartition]]
+"""A topic, with the positions to fetch from. It has an id if the client has named it by its id; the
+name is empty then if no topic has that id.
+"""
+
+WirePositions: TypeAlias = list[tuple[int, ...]]
+"""The partition, the current leader epoch, the offset and the maximum of bytes of each position."""
+
+
 class FetchRequest(msgspec.Struct, frozen=True):
     """A decoded Fetch request.
 
-    ``topics`` contains the name of each topic with the positions to fetch from. ``forgotten`` are
-    the partitions that the client removes from its session.
+    ``forgotten`` are the partitions that the client removes from its session. A client that names
+    topics by their ids has them in ``unnamed``, until ``fetch_by_id`` finds their names.
     """
 
     max_wait_ms: int
@@ -61,11 +76,13 @@ class FetchRequest(msgspec.Struct, frozen=True):
     isolation_level: int
     session_id: int
     session_epoch: int
-    topics: list[tuple[str, list[FetchPartition]]]
-    forgotten: list[TopicPartition]
+    topics: list[FetchTopic]
+    forgotten: Sequence[TopicPartition | TopicIdPartition]
     rack: str
     replica_id: int = _CONSUMER_ID
     """Negative for consumers. A follower of Kafka's would send the id of its broker."""
+    unnamed: list[tuple[TopicId, WirePositions]] | None = None
+    """The topics of a request from version 13 on, and None in older versions."""
 
 
 def decode(version: int, cursor: Cursor) -> Steps[FetchRequest]:
@@ -75,31 +92,29 @@ def decode(version: int, cursor: Cursor) -> Steps[FetchRequest]:
         MalformedRequest: the bytes are not such a request.
     """
     flexible = version >= FIRST_FLEXIBLE_VERSION
-    replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level = cursor.unpack(_REQUEST)
+    replica_id = _CONSUMER_ID
+    if version < _FIRST_VERSION_WITH_REPLICA_STATE:
+        replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level = cursor.unpack(_REQUEST)
+    else:
+        max_wait_ms, min_bytes, max_bytes, isolation_level = cursor.unpack(_REQUEST_15)
     session_id, session_epoch = NO_SESSION, FINAL_EPOCH
     if version >= _FIRST_VERSION_WITH_SESSIONS:
         session_id, session_epoch = cursor.unpack(_SESSION)
-    topics = []
-    for _ in range(cursor.array_length(flexible=flexible) or 0):
-        name = cursor.text(flexible=flexible) or ""
-        count = cursor.array_length(flexible=flexible) or 0
-        partitions: list[FetchPartition] = []
-        for place in range(1, count + 1):
-            partitions.append(_decode_partition(version, name, cursor))
-            if not place % ELEMENTS_IN_A_STEP:
-                yield
-        topics.append((name, partitions))
-        if flexible:
-            cursor.skip_tagged_fields()
-        if not len(topics) % ELEMENTS_IN_A_STEP:
-            yield
-    forgotten: list[TopicPartition] = []
+    topics: list[FetchTopic] = []
+    unnamed: list[tuple[TopicId, WirePositions]] | None = None
+    if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        unnamed = yield from _decode_unnamed(cursor)
+    else:
+        topics = yield from _decode_topics(version, flexible, cursor)
+    forgotten: Sequence[TopicPartition | TopicIdPartition] = ()
     if version >= _FIRST_VERSION_WITH_SESSIONS:
-        forgotten = yield from _decode_forgotten(cursor, flexible)
+        forgotten = yield from _decode_forgotten(version, flexible, cursor)
     rack = ""
     if version >= _FIRST_VERSION_WITH_RACK:
         rack = cursor.text(flexible=flexible) or ""
-    if flexible:
+    if version >= _FIRST_VERSION_WITH_REPLICA_STATE:
+        replica_id = _replica_id(cursor.tagged_fields())
+    elif flexible:
         cursor.skip_tagged_fields()
     return FetchRequest(
         max_wait_ms,
@@ -112,7 +127,52 @@ def decode(version: int, cursor: Cursor) -> Steps[FetchRequest]:
         forgotten,
         rack,
         replica_id,
+        unnamed,
     )
+
+
+def _replica_id(tagged_fields: Mapping[int, memoryview]) -> int:
+    """Return the replica id of the ReplicaState, which consumers leave out (KIP-903)."""
+    state = tagged_fields.get(_REPLICA_STATE_TAG)
+    return _CONSUMER_ID if state is None else Cursor(state).int32()
+
+
+def _decode_topics(version: int, flexible: bool, cursor: Cursor) -> Steps[list[FetchTopic]]:
+    topics: list[FetchTopic] = []
+    for _ in range(cursor.array_length(flexible=flexible) or 0):
+        name = cursor.text(flexible=flexible) or ""
+        count = cursor.array_length(flexible=flexible) or 0
+        partitions: list[FetchPartition] = []
+        for place in range(1, count + 1):
+            partitions.append(_decode_partition(version, name, cursor))
+            if not place % ELEMENTS_IN_A_STEP:
+                yield
+        topics.append((name, None, partitions))
+        if flexible:
+            cursor.skip_tagged_fields()
+        if not len(topics) % ELEMENTS_IN_A_STEP:
+            yield
+    return topics
+
+
+def _decode_unnamed(cursor: Cursor) -> Steps[list[tuple[TopicId, WirePositions]]]:
+    """Decode topics that are named by their ids. What follows the fixed fields of a partition in
+    tagged fields, only Kafka's followers use.
+    """
+    topics: list[tuple[TopicId, WirePositions]] = []
+    for _ in range(cursor.array_length(flexible=True) or 0):
+        topic_id = cursor.topic_id()
+        positions: WirePositions = []
+        for place in range(1, (cursor.array_length(flexible=True) or 0) + 1):
+            positions.append(cursor.unpack(_PARTITION_12))
+            cursor.skip_tagged_fields()
+            if not place % ELEMENTS_IN_A_STEP:
+                yield
+        topics.append((topic_id, positions))
+        cursor.skip_tagged_fields()
+        if not len(topics) % ELEMENTS_IN_A_STEP:
+            yield
+    return topics
 
 
 def _decode_partition(version: int, topic: str, cursor: Cursor) -> FetchPartition:
@@ -128,12 +188,19 @@ def _decode_partition(version: int, topic: str, cursor: Cursor) -> FetchPartitio
     return FetchPartition(TopicPartition(topic, partition), offset, max_bytes, leader_epoch)
 
 
-def _decode_forgotten(cursor: Cursor, flexible: bool) -> Steps[list[TopicPartition]]:
-    forgotten: list[TopicPartition] = []
+def _decode_forgotten(
+    version: int, flexible: bool, cursor: Cursor
+) -> Steps[list[TopicPartition | TopicIdPartition]]:
+    by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
+    forgotten: list[TopicPartition | TopicIdPartition] = []
     for topics in range(1, (cursor.array_length(flexible=flexible) or 0) + 1):
-        name = cursor.text(flexible=flexible) or ""
+        of_topic: Callable[[int], TopicPartition | TopicIdPartition]
+        if by_id:
+            of_topic = partial(TopicIdPartition, cursor.topic_id())
+        else:
+            of_topic = partial(TopicPartition, cursor.text(flexible=flexible) or "")
         for place in range(1, (cursor.array_length(flexible=flexible) or 0) + 1):
-            forgotten.append(TopicPartition(name, cursor.int32()))
+            forgotten.append(of_topic(cursor.int32()))
             if not place % ELEMENTS_IN_A_STEP:
                 yield
         if flexible:
@@ -143,8 +210,8 @@ def _decode_forgotten(cursor: Cursor, flexible: bool) -> Steps[list[TopicPartiti
     return forgotten
 
 
-TopicOutcomes: TypeAlias = Iterable[tuple[str, Sequence[tuple[int, FetchOutcome]]]]
-"""The name of each topic, with the outcomes of its partitions."""
+TopicOutcomes: TypeAlias = Iterable[tuple[str | TopicId, Sequence[tuple[int, FetchOutcome]]]]
+"""Each topic, by name or from version 13 on by id, with the outcomes of its partitions."""
 
 
 class FetchResponse(NamedTuple):
@@ -170,7 +237,7 @@ def encode(version: int, response: FetchResponse) -> Steps[Buffers]:
         out.small += _INT32.pack(0)
     append_length(out.small, len(listed), flexible)
     for topics_done, (topic, partitions) in enumerate(listed, start=1):
-        append_string(out.small, topic, flexible)
+        append_topic(out.small, topic, flexible)
         append_length(out.small, len(partitions), flexible)
         for place, (partition, outcome) in enumerate(partitions, start=1):
             _append_partition(out, version, isolation_level, partition, outcome)

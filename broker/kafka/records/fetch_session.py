@@ -13,10 +13,10 @@ partitions in each request, so it learns when it may read what was refused.
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from quorate.broker.kafka.records.fetch_messages import FetchRequest
+from quorate.broker.kafka.records.fetch_messages import FetchRequest, FetchTopic, TopicOutcomes
 from quorate.broker.kafka.wire.primitives import MAX_ELEMENTS
 from quorate.broker.replication.api import (
     FetchOutcome,
@@ -28,13 +28,16 @@ from quorate.broker.replication.hosting.delayed_fetch import DelayedFetch, Fetch
 from quorate.broker.security.authorizer import Authorizer, Rights
 from quorate.broker.security.principal import KafkaPrincipal
 from quorate.common.acl_types import AclOperation
-from quorate.common.types import TopicPartition
+from quorate.common.types import TopicId, TopicIdPartition, TopicPartition
 from quorate_proto.v1 import errors_pb2
 
 FIRST_EPOCH: Final = 0
 """The session epoch of a request that begins a new session."""
 _LAST_EPOCH: Final = 2**31 - 1
 _NOT_CHECKED: Final = object()
+_NOT_HERE: Final = frozenset(
+    {errors_pb2.UNKNOWN_TOPIC_OR_PARTITION, errors_pb2.INCONSISTENT_TOPIC_ID}
+)
 
 PartitionOutcomes: TypeAlias = list[tuple[FetchPosition, FetchOutcome]]
 
@@ -51,7 +54,10 @@ class FetchSession:
     session run one at a time, in their order.
     """
 
-    def __init__(self, session_id: int, owner: SessionOwner, now_ms: int) -> None:
+    def __init__(
+        self, session_id: int, owner: SessionOwner, now_ms: int, *, uses_topic_ids: bool = False
+    ) -> None:
+        """``uses_topic_ids`` is True if the client names topics by their ids (KIP-516)."""
         self.id = session_id
         self.owner = owner
         self.created_ms = now_ms
@@ -60,7 +66,11 @@ class FetchSession:
         """The partitions of this session that its cache has counted."""
         self.turn = asyncio.Lock()
         self.poll = DelayedFetch()
-        self._positions: dict[TopicPartition, FetchPosition] = {}
+        self._uses_topic_ids = uses_topic_ids
+        self._positions: dict[TopicPartition | TopicIdPartition, FetchPosition] = {}
+        """The positions by the names of their topics, or else by their ids: two topics may have
+        the same name one after the other."""
+        self._has_unknown = False
         self._partitions_of: Counter[str] = Counter()
         self._checked_against: object = _NOT_CHECKED
         self._epoch = FIRST_EPOCH
@@ -76,16 +86,20 @@ class FetchSession:
         A session ends if it is empty, or if it would have more partitions than one request may
         name.
         """
-        if self.poll.is_closed:
-            return errors_pb2.FETCH_SESSION_ID_NOT_FOUND
-        if request.session_epoch != self._epoch:
-            return errors_pb2.INVALID_FETCH_SESSION_EPOCH
+        refusal = self._refusal(request)
+        if refusal != errors_pb2.NONE:
+            return refusal
         self._epoch = 1 if self._epoch == _LAST_EPOCH else self._epoch + 1
-        for _, wants in request.topics:
-            for want in wants:
-                self._put(want)
-        for tp in request.forgotten:
-            self._forget(tp)
+        for name, topic_id, wants in request.topics:
+            if topic_id is None:
+                for want in wants:
+                    self._put(want.tp, want)
+            else:
+                self._has_unknown |= not name
+                for want in wants:
+                    self._put(TopicIdPartition(topic_id, want.tp.partition), want)
+        for key in request.forgotten:
+            self._forget(key)
         if request.isolation_level != self._isolation_level:
             self._isolation_level = request.isolation_level
             self.poll.keep((), self._positions.values())
@@ -93,8 +107,22 @@ class FetchSession:
             return errors_pb2.FETCH_SESSION_ID_NOT_FOUND
         return errors_pb2.NONE
 
+    def _refusal(self, request: FetchRequest) -> int:
+        """Return why the request cannot continue the session, or NONE. All requests of a session
+        name topics in the same way, by name or by id (KIP-516).
+        """
+        if self.poll.is_closed:
+            return errors_pb2.FETCH_SESSION_ID_NOT_FOUND
+        if request.session_epoch != self._epoch:
+            return errors_pb2.INVALID_FETCH_SESSION_EPOCH
+        if (request.unnamed is not None) is not self._uses_topic_ids:
+            return errors_pb2.FETCH_SESSION_TOPIC_ID_ERROR
+        return errors_pb2.NONE
+
     def may_all_be_read(self, authorizer: Authorizer, rights: Rights) -> bool:
-        """Return whether the owner may still read all partitions of the session."""
+        """Return whether all topics of the session are known, and its owner may still read them."""
+        if self._has_unknown:
+            return False
         if self._checked_against is not authorizer.basis:
             topics = self._partitions_of
             readable = rights.topics(AclOperation.READ, topics, log_denied=False)
@@ -103,12 +131,13 @@ class FetchSession:
             self._checked_against = authorizer.basis
         return True
 
-    def wants(self) -> list[tuple[str, list[FetchPartition]]]:
+    def wants(self) -> list[FetchTopic]:
         """Return all positions of the session by topic, in the form of ``FetchRequest.topics``."""
-        topics: dict[str, list[FetchPartition]] = {}
-        for tp, position in self._positions.items():
-            topics.setdefault(tp.topic, []).append(position.want)
-        return list(topics.items())
+        topics: dict[tuple[str, TopicId | None], list[FetchPartition]] = {}
+        for position in self._positions.values():
+            want = position.want
+            topics.setdefault((want.tp.topic, want.topic_id), []).append(want)
+        return [(name, topic_id, wants) for (name, topic_id), wants in topics.items()]
 
     def response_outcomes(
         self, found: Mapping[FetchPosition, FetchOutcome]
@@ -136,7 +165,7 @@ class FetchSession:
                 waiting.append(position)
                 position.reported = None
                 is_news = True
-                if outcome.error_code == errors_pb2.UNKNOWN_TOPIC_OR_PARTITION:
+                if outcome.error_code in _NOT_HERE:
                     all_are_here = False
             elif position.want.fetch_offset < self._end_of_reads(outcome):
                 waiting.append(position)
@@ -154,31 +183,33 @@ class FetchSession:
             return outcome.last_stable_offset
         return outcome.high_watermark
 
-    def _put(self, want: FetchPartition) -> None:
-        position = self._positions.get(want.tp)
+    def _put(self, key: TopicPartition | TopicIdPartition, want: FetchPartition) -> None:
+        position = self._positions.get(key)
         if position is not None:
             self.poll.move(position, want)
             return
-        self._positions[want.tp] = self.poll.add(want)
+        self._positions[key] = self.poll.add(want)
         topic = want.tp.topic
         if not self._partitions_of[topic]:
             self._checked_against = _NOT_CHECKED
         self._partitions_of[topic] += 1
 
-    def _forget(self, tp: TopicPartition) -> None:
-        position = self._positions.pop(tp, None)
+    def _forget(self, key: TopicPartition | TopicIdPartition) -> None:
+        position = self._positions.pop(key, None)
         if position is None:
             return
         self.poll.remove(position)
-        self._partitions_of[tp.topic] -= 1
-        if not self._partitions_of[tp.topic]:
-            del self._partitions_of[tp.topic]
+        topic = position.want.tp.topic
+        self._partitions_of[topic] -= 1
+        if not self._partitions_of[topic]:
+            del self._partitions_of[topic]
 
 
-def by_topic(outcomes: PartitionOutcomes) -> Iterable[tuple[str, list[tuple[int, FetchOutcome]]]]:
-    """Return the name of each topic, with the outcomes of its partitions."""
-    topics: dict[str, list[tuple[int, FetchOutcome]]] = {}
+def by_topic(outcomes: PartitionOutcomes) -> TopicOutcomes:
+    """Return each topic, by id if the client names it so, with the outcomes of its partitions."""
+    topics: dict[str | TopicId, list[tuple[int, FetchOutcome]]] = {}
     for position, outcome in outcomes:
-        tp = position.want.tp
-        topics.setdefault(tp.topic, []).append((tp.partition, outcome))
+        want = position.want
+        tp = want.tp
+        topics.setdefault(want.topic_id or tp.topic, []).append((tp.partition, outcome))
     return topics.items()

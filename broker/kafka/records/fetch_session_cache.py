@@ -88,7 +88,9 @@ class FetchSessionCache:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def open(self, owner: SessionOwner, partitions: int) -> FetchSession | None:
+    def open(
+        self, owner: SessionOwner, partitions: int, *, uses_topic_ids: bool = False
+    ) -> FetchSession | None:
         """Return a new session for that number of partitions. Return None if there is no room,
         or nothing to fetch.
         """
@@ -97,7 +99,7 @@ class FetchSessionCache:
         session_id = self._new_id()
         while session_id in self._by_id:
             session_id = self._new_id()
-        session = FetchSession(session_id, owner, self._now_ms())
+        session = FetchSession(session_id, owner, self._now_ms(), uses_topic_ids=uses_topic_ids)
         self._by_id[session_id] = session
         return session
 

@@ -208,15 +208,21 @@ class Cursor:
         if offset < self._end and not self._view[offset]:
             self.offset = offset + 1
             return
+        self.tagged_fields()
+
+    def tagged_fields(self) -> dict[int, memoryview]:
+        """Read the tagged fields at one place. Return the bytes of each by its tag."""
         count = self.uvarint()
         if count > MAX_TAGGED_FIELDS:
             raise TooManyElements(f"more than {MAX_TAGGED_FIELDS} tagged fields at one place")
         self.elements += count
         if self.elements > self.elements_max:
             raise self._too_many()
+        fields: dict[int, memoryview] = {}
         for _ in range(count):
-            self.uvarint()
-            self.slice(self.uvarint())
+            tag = self.uvarint()
+            fields[tag] = self.slice(self.uvarint())
+        return fields
 
     def _advance(self, length: int) -> int:
         start = self.offset

@@ -90,6 +90,15 @@ class ReplicationThrottle:
         """Say whether the replica of ``tp`` is throttled, as long as it is not in sync."""
         return self.is_limited and self._config.covers(tp)
 
+    @property
+    def at_once_bytes(self) -> int:
+        """The most bytes that one answer should have of a throttled replica.
+
+        It is what the rate allows in the time of a burst, so that a short log is not copied as a
+        whole before the rate counts. A batch that is larger is sent nevertheless.
+        """
+        return max(1, self._config.rate() * BURST_MS // 1_000)
+
     def take(self, size: int, now_ms: int) -> None:
         """Count ``size`` bytes of a throttled replica that went through."""
         self._fill(now_ms)

@@ -96,7 +96,8 @@ class RecordReader:
         found.update(dict.fromkeys(looked_at, _NOT_LOOKED_AT))
         for position in looked_at:
             # Watched before the reading, so that nothing is missed that happens meanwhile.
-            hosted = self._table.named(position.want.tp)
+            want = position.want
+            hosted = self._table.named(want.tp, want.topic_id)
             position.watch(None if hosted is None else hosted.fetch_waiters)
         wants = [position.want for position in looked_at]
         outcomes, enough = await self._read(wants, params)
@@ -163,8 +164,7 @@ class RecordReader:
         hosted = self._table.named(tp)
         if hosted is None or not hosted.leads:
             return None, not_leader(tp, hosted)[0]
-        code = check_leader_epoch(current_leader_epoch, hosted.replica.leader_epoch)
-        return (hosted, code) if code == errors_pb2.NONE else (None, code)
+        return _in_epoch(hosted, current_leader_epoch)
 
     async def _read(
         self, wants: Sequence[FetchPartition], params: FetchParams
@@ -263,11 +263,24 @@ class RecordReader:
         self, want: FetchPartition, near: Set[BrokerId] | None
     ) -> tuple[HostedPartition, int] | tuple[None, int]:
         """Return the partition if it is led here, or followed and the reader may read followers."""
-        hosted = self._table.named(want.tp)
-        if near is None or hosted is None or hosted.replica.role is not ReplicaRole.FOLLOWER:
-            return self._led(want.tp, want.current_leader_epoch)
-        code = check_leader_epoch(want.current_leader_epoch, hosted.replica.leader_epoch)
-        return (hosted, code) if code == errors_pb2.NONE else (None, code)
+        hosted = self._table.named(want.tp, want.topic_id)
+        if hosted is None:
+            return None, self._code_of_absent(want)
+        if not hosted.leads and (near is None or hosted.replica.role is not ReplicaRole.FOLLOWER):
+            return None, not_leader(want.tp, hosted)[0]
+        return _in_epoch(hosted, want.current_leader_epoch)
+
+    def _code_of_absent(self, want: FetchPartition) -> int:
+        is_other_topic = self._table.named(want.tp) is not None
+        return errors_pb2.INCONSISTENT_TOPIC_ID if is_other_topic else not_leader(want.tp, None)[0]
+
+
+def _in_epoch(
+    hosted: HostedPartition, current_leader_epoch: int
+) -> tuple[HostedPartition, int] | tuple[None, int]:
+    """Return the partition if the client knows its leader epoch, or None and an error code."""
+    code = check_leader_epoch(current_leader_epoch, hosted.replica.leader_epoch)
+    return (hosted, code) if code == errors_pb2.NONE else (None, code)
 
 
 def end_of_reads(hosted: HostedPartition, isolation: Isolation) -> int:

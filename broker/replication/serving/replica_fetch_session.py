@@ -246,7 +246,8 @@ class ReplicaFetchSession:
         self.wants_data = self._start_moved = False
         response, self._refusals = self._refusals, []
         room = self._max_bytes
-        is_limited = self._table.throttles.leader.is_limited
+        throttle = self._table.throttles.leader
+        is_limited = throttle.is_limited
         for position in self._ready.all():
             if room <= 0:
                 break
@@ -255,10 +256,11 @@ class ReplicaFetchSession:
             if throttled and self._must_wait():
                 self._ready.hold(position)
                 continue
-            size = self._take_data(position, room, response)
+            size_max = min(room, throttle.at_once_bytes) if throttled else room
+            size = self._take_data(position, size_max, response)
             room -= size
             if throttled:
-                self._table.throttles.leader.take(size, self._table.clock.now_ms())
+                throttle.take(size, self._table.clock.now_ms())
         if self._watermarks:
             for tip in tuple(self._watermarks)[:HIGH_WATERMARKS_PER_FRAME_MAX]:
                 response.append(_news(self._watermarks.pop(tip)))

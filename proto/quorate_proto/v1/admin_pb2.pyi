@@ -1439,7 +1439,7 @@ class ConfigEntity(google.protobuf.message.Message):
     ENTITY_NAME_FIELD_NUMBER: builtins.int
     KEYS_FIELD_NUMBER: builtins.int
     entity_type: builtins.str
-    """"topic" or "broker"."""
+    """"topic", "broker" or "client-metrics"."""
     entity_name: builtins.str
     """As in ConfigChange."""
     @property
@@ -1456,6 +1456,59 @@ class ConfigEntity(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["entity_name", b"entity_name", "entity_type", b"entity_type", "keys", b"keys"]) -> None: ...
 
 Global___ConfigEntity: typing_extensions.TypeAlias = ConfigEntity
+
+@typing.final
+class ListConfigEntitiesRequest(google.protobuf.message.Message):
+    """Asks which entities have a configuration of their own."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: builtins.int
+    ENTITY_TYPE_FIELD_NUMBER: builtins.int
+    entity_type: builtins.str
+    """"client-metrics"."""
+    @property
+    def context(self) -> Global___RequestContext:
+        """On whose behalf."""
+
+    def __init__(
+        self,
+        *,
+        context: Global___RequestContext | None = ...,
+        entity_type: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["context", b"context", "entity_type", b"entity_type"]) -> None: ...
+
+Global___ListConfigEntitiesRequest: typing_extensions.TypeAlias = ListConfigEntitiesRequest
+
+@typing.final
+class ListConfigEntitiesResponse(google.protobuf.message.Message):
+    """Their names."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: builtins.int
+    ENTITY_NAMES_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """Of the whole request."""
+    error_message: builtins.str
+    """Why, for people."""
+    @property
+    def entity_names(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Sorted."""
+
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        error_message: builtins.str = ...,
+        entity_names: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["entity_names", b"entity_names", "error_code", b"error_code", "error_message", b"error_message"]) -> None: ...
+
+Global___ListConfigEntitiesResponse: typing_extensions.TypeAlias = ListConfigEntitiesResponse
 
 @typing.final
 class DescribeConfigsRequest(google.protobuf.message.Message):

@@ -156,6 +156,11 @@ class AdminStub(object):
                 request_serializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeConfigsRequest.SerializeToString,
                 response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeConfigsResponse.FromString,
                 _registered_method=True)
+        self.ListConfigEntities = channel.unary_unary(
+                '/quorate.v1.Admin/ListConfigEntities',
+                request_serializer=quorate__proto_dot_v1_dot_admin__pb2.ListConfigEntitiesRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.ListConfigEntitiesResponse.FromString,
+                _registered_method=True)
         self.DescribeAcls = channel.unary_unary(
                 '/quorate.v1.Admin/DescribeAcls',
                 request_serializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeAclsRequest.SerializeToString,
@@ -365,6 +370,13 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListConfigEntities(self, request, context):
+        """The names of the entities of a type that have a configuration of their own; any broker answers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeAcls(self, request, context):
         """Access control entries; any broker answers.
         """
@@ -536,6 +548,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.DescribeConfigs,
                     request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeConfigsRequest.FromString,
                     response_serializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeConfigsResponse.SerializeToString,
+            ),
+            'ListConfigEntities': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListConfigEntities,
+                    request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.ListConfigEntitiesRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_admin__pb2.ListConfigEntitiesResponse.SerializeToString,
             ),
             'DescribeAcls': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeAcls,
@@ -1222,6 +1239,33 @@ class Admin(object):
             '/quorate.v1.Admin/DescribeConfigs',
             quorate__proto_dot_v1_dot_admin__pb2.DescribeConfigsRequest.SerializeToString,
             quorate__proto_dot_v1_dot_admin__pb2.DescribeConfigsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListConfigEntities(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.Admin/ListConfigEntities',
+            quorate__proto_dot_v1_dot_admin__pb2.ListConfigEntitiesRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_admin__pb2.ListConfigEntitiesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -410,6 +410,22 @@ _AdminDescribeConfigsType = typing_extensions.TypeVar(
     ],
 )
 
+_AdminListConfigEntitiesType = typing_extensions.TypeVar(
+    '_AdminListConfigEntitiesType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.ListConfigEntitiesRequest,
+        quorate_proto.v1.admin_pb2.ListConfigEntitiesResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.ListConfigEntitiesRequest,
+        quorate_proto.v1.admin_pb2.ListConfigEntitiesResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.ListConfigEntitiesRequest,
+        quorate_proto.v1.admin_pb2.ListConfigEntitiesResponse,
+    ],
+)
+
 _AdminDescribeAclsType = typing_extensions.TypeVar(
     '_AdminDescribeAclsType',
     grpc.UnaryUnaryMultiCallable[
@@ -522,7 +538,7 @@ _AdminAbortTransactionType = typing_extensions.TypeVar(
     ],
 )
 
-class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _AdminCreatePartitionsType, _AdminRemovePartitionsType, _AdminElectLeadersType, _AdminAlterPartitionReassignmentsType, _AdminListPartitionReassignmentsType, _AdminIncrementalAlterConfigsType, _AdminAllocateProducerIdsType, _AdminClusterStatusType, _AdminResignControllerType, _AdminMoveControllerType, _AdminUpdateFeaturesType, _AdminAlterConfigsType, _AdminCreateAclsType, _AdminDeleteAclsType, _AdminAlterClientQuotasType, _AdminCreateDelegationTokenType, _AdminRenewDelegationTokenType, _AdminExpireDelegationTokenType, _AdminAlterUserScramCredentialsType, _AdminAlterPipelineType, _AdminDescribePipelinesType, _AdminDescribeConfigsType, _AdminDescribeAclsType, _AdminDescribeClientQuotasType, _AdminDescribeDelegationTokensType, _AdminDescribeUserScramCredentialsType, _AdminListTransactionsType, _AdminDescribeProducersType, _AdminAbortTransactionType]):
+class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _AdminCreatePartitionsType, _AdminRemovePartitionsType, _AdminElectLeadersType, _AdminAlterPartitionReassignmentsType, _AdminListPartitionReassignmentsType, _AdminIncrementalAlterConfigsType, _AdminAllocateProducerIdsType, _AdminClusterStatusType, _AdminResignControllerType, _AdminMoveControllerType, _AdminUpdateFeaturesType, _AdminAlterConfigsType, _AdminCreateAclsType, _AdminDeleteAclsType, _AdminAlterClientQuotasType, _AdminCreateDelegationTokenType, _AdminRenewDelegationTokenType, _AdminExpireDelegationTokenType, _AdminAlterUserScramCredentialsType, _AdminAlterPipelineType, _AdminDescribePipelinesType, _AdminDescribeConfigsType, _AdminListConfigEntitiesType, _AdminDescribeAclsType, _AdminDescribeClientQuotasType, _AdminDescribeDelegationTokensType, _AdminDescribeUserScramCredentialsType, _AdminListTransactionsType, _AdminDescribeProducersType, _AdminAbortTransactionType]):
     """Served by every broker; writes are carried out by the controller alone, others answer NOT_CONTROLLER."""
 
     @typing.overload
@@ -622,6 +638,10 @@ class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _
         grpc.UnaryUnaryMultiCallable[
             quorate_proto.v1.admin_pb2.DescribeConfigsRequest,
             quorate_proto.v1.admin_pb2.DescribeConfigsResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.ListConfigEntitiesRequest,
+            quorate_proto.v1.admin_pb2.ListConfigEntitiesResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             quorate_proto.v1.admin_pb2.DescribeAclsRequest,
@@ -752,6 +772,10 @@ class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _
             quorate_proto.v1.admin_pb2.DescribeConfigsResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.ListConfigEntitiesRequest,
+            quorate_proto.v1.admin_pb2.ListConfigEntitiesResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
             quorate_proto.v1.admin_pb2.DescribeAclsRequest,
             quorate_proto.v1.admin_pb2.DescribeAclsResponse,
         ],
@@ -852,6 +876,9 @@ class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _
 
     DescribeConfigs: _AdminDescribeConfigsType
     """Configurations, with where each value comes from; any broker answers."""
+
+    ListConfigEntities: _AdminListConfigEntitiesType
+    """The names of the entities of a type that have a configuration of their own; any broker answers."""
 
     DescribeAcls: _AdminDescribeAclsType
     """Access control entries; any broker answers."""
@@ -970,6 +997,10 @@ AdminAsyncStub: typing_extensions.TypeAlias = AdminStub[
     grpc.aio.UnaryUnaryMultiCallable[
         quorate_proto.v1.admin_pb2.DescribeConfigsRequest,
         quorate_proto.v1.admin_pb2.DescribeConfigsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.ListConfigEntitiesRequest,
+        quorate_proto.v1.admin_pb2.ListConfigEntitiesResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         quorate_proto.v1.admin_pb2.DescribeAclsRequest,
@@ -1195,6 +1226,14 @@ class AdminServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[quorate_proto.v1.admin_pb2.DescribeConfigsResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.DescribeConfigsResponse]]:
         """Configurations, with where each value comes from; any broker answers."""
+
+    @abc.abstractmethod
+    def ListConfigEntities(
+        self,
+        request: quorate_proto.v1.admin_pb2.ListConfigEntitiesRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.admin_pb2.ListConfigEntitiesResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.ListConfigEntitiesResponse]]:
+        """The names of the entities of a type that have a configuration of their own; any broker answers."""
 
     @abc.abstractmethod
     def DescribeAcls(

@@ -220,12 +220,18 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """Meant for another cluster."""
     TRANSACTIONAL_ID_NOT_FOUND: _ErrorCode.ValueType  # 105
     """No such transactional id."""
+    FETCH_SESSION_TOPIC_ID_ERROR: _ErrorCode.ValueType  # 106
+    """The fetch session names topics by name and not by id, or vice versa."""
     INELIGIBLE_REPLICA: _ErrorCode.ValueType  # 107
     """Not eligible for the ISR."""
     NEW_LEADER_ELECTED: _ErrorCode.ValueType  # 108
     """Leadership changed meanwhile."""
     FENCED_MEMBER_EPOCH: _ErrorCode.ValueType  # 110
     """Another run of the pipeline has taken over."""
+    UNKNOWN_SUBSCRIPTION_ID: _ErrorCode.ValueType  # 117
+    """The client must ask for its subscription again."""
+    TELEMETRY_TOO_LARGE: _ErrorCode.ValueType  # 118
+    """Metrics of a client are larger than telemetry.max.bytes."""
     TRANSACTION_ABORTABLE: _ErrorCode.ValueType  # 120
     """The transaction cannot be committed; abort it."""
     INVALID_REGULAR_EXPRESSION: _ErrorCode.ValueType  # 128
@@ -434,12 +440,18 @@ INCONSISTENT_CLUSTER_ID: ErrorCode.ValueType  # 104
 """Meant for another cluster."""
 TRANSACTIONAL_ID_NOT_FOUND: ErrorCode.ValueType  # 105
 """No such transactional id."""
+FETCH_SESSION_TOPIC_ID_ERROR: ErrorCode.ValueType  # 106
+"""The fetch session names topics by name and not by id, or vice versa."""
 INELIGIBLE_REPLICA: ErrorCode.ValueType  # 107
 """Not eligible for the ISR."""
 NEW_LEADER_ELECTED: ErrorCode.ValueType  # 108
 """Leadership changed meanwhile."""
 FENCED_MEMBER_EPOCH: ErrorCode.ValueType  # 110
 """Another run of the pipeline has taken over."""
+UNKNOWN_SUBSCRIPTION_ID: ErrorCode.ValueType  # 117
+"""The client must ask for its subscription again."""
+TELEMETRY_TOO_LARGE: ErrorCode.ValueType  # 118
+"""Metrics of a client are larger than telemetry.max.bytes."""
 TRANSACTION_ABORTABLE: ErrorCode.ValueType  # 120
 """The transaction cannot be committed; abort it."""
 INVALID_REGULAR_EXPRESSION: ErrorCode.ValueType  # 128

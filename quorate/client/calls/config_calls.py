@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from quorate.client.call_steps import Steps, ToAllBrokers, ToAnyBroker, ToController
 from quorate.client.calls.cluster_calls import cluster_status
+from quorate.client.errors import RequestFailed
 from quorate.client.results import (
     ConfigChange,
     ConfigDescription,
@@ -38,6 +39,21 @@ def alter_configs(
         "AlterConfigs", request, "replacing configurations"
     )
     return [ConfigResult.from_proto(result) for result in answer.results]
+
+
+def list_config_entities(entity_type: str) -> Steps[list[str]]:
+    """Return the names of the entities of a type that have a configuration of their own, sorted.
+
+    ``entity_type`` is "client-metrics".
+
+    Raises:
+        RequestFailed: the client is not authorized, or entities of the type are not listed.
+    """
+    request = admin_pb2.ListConfigEntitiesRequest(entity_type=entity_type)
+    answer: admin_pb2.ListConfigEntitiesResponse = yield ToAnyBroker("ListConfigEntities", request)
+    if answer.error_code:
+        raise RequestFailed(answer.error_code, answer.error_message)
+    return list(answer.entity_names)
 
 
 def describe_configs(

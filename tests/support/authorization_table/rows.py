@@ -375,6 +375,19 @@ MORE_ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
                 1, _altered(_GROUPS, GROUP, "consumer.session.timeout.ms", "50000"), "of a group"
             ),
         ),
+        71: (_open(0, {"client_instance_id": None}),),
+        72: (
+            _open(
+                0,
+                {
+                    "client_instance_id": UUID(int=7),
+                    "subscription_id": 0,
+                    "terminating": False,
+                    "compression_type": 0,
+                    "metrics": b"",
+                },
+            ),
+        ),
         60: (_open(0, {"include_cluster_authorized_operations": False}),),
         61: (_hidden(0, {"topics": [{"name": NO_TOPIC, "partition_indexes": [0]}]}, Op.READ),),
         66: (

@@ -456,6 +456,7 @@ ROWS: Final[Mapping[str, Row]] = MappingProxyType(
 SHARED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "Admin/DescribeConfigs": "what the Kafka wire asks, too: its matrix has it",
+        "Admin/ListConfigEntities": "as ListConfigResources: test_telemetry.py",
         "Admin/DescribeDelegationTokens": "as the Kafka wire: test_token_access.py",
         "Admin/DescribeUserScramCredentials": "what the Kafka wire asks, too: its matrix has it",
     }

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -43,7 +44,7 @@ from tests.support.authorization_rows import (
 )
 from tests.support.followers import ShownImage
 from tests.support.kafka_fakes import BROKER, FakeBroker, FakeBrokerInside, fake_broker
-from tests.support.kafka_wire import read_answer, request_body
+from tests.support.kafka_wire import by_topic_ids, read_answer, request_body
 
 ALICE = KafkaPrincipal("alice")
 HOST = "10.0.0.7"
@@ -120,7 +121,10 @@ class Asked:
         api = api_table()[key]
         while self.services.groups.is_loading or self.services.transactions.is_loading:
             await asyncio.sleep(0)
-        raw = memoryview(bytearray(request_body(key, row.version, row.request)))
+        known = self.inside.metadata.topics
+        ids = {name: UUID(bytes=topic.topic_id) for name, topic in known.items()}
+        request = by_topic_ids(row.request, ids)
+        raw = memoryview(bytearray(request_body(key, row.version, request)))
         body = api.decode_body(row.version, Cursor(raw))
         context = RequestContext(row.version, "client", HOST, ALICE)
         try:

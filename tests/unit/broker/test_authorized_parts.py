@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from quorate.broker.config.topic_keys import TOPIC_KEYS
 from quorate.broker.kafka.api_table import api_table
 from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.wire.primitives import Cursor
@@ -205,5 +206,6 @@ async def test_kip525_configurations_of_a_new_topic_are_for_those_who_may_see_th
     assert hidden.topic_config_error_code == DENIED
     seeing = Broker(tmp_path, Op.CREATE, Op.DESCRIBE_CONFIGS)
     (shown,) = (await seeing.ask(19, 7, new)).topics
-    assert (shown.num_partitions, len(shown.configs)) == (1, 1)
+    assert (shown.num_partitions, len(shown.configs)) == (1, len(TOPIC_KEYS))
+    assert {one.name: one.value for one in shown.configs}["retention.ms"] == "5"
     assert shown.topic_config_error_code == 0

@@ -118,3 +118,16 @@ def test_f3_what_this_broker_cannot_tell_is_refused(kind: str, name: str, code: 
     found = described(Cluster(), kind, name)
     assert (found.error_code, len(found.entries)) == (code, 0)
     assert found.error_message
+
+
+def test_kip_714_a_subscription_has_its_keys_and_their_defaults() -> None:
+    cluster = Cluster()
+    cluster.set("client-metrics", "all", "metrics", "*")
+    entries = described(cluster, "client-metrics", "all", more=True).entries
+    assert {entry.name: (entry.value, entry.source, entry.type) for entry in entries} == {
+        "interval.ms": ("300000", 5, 3),
+        "match": ("", 5, 7),
+        "metrics": ("*", 7, 7),
+    }
+    assert not any(entry.read_only for entry in entries)
+    assert described(cluster, "client-metrics", "").error_code == errors_pb2.INVALID_REQUEST

@@ -126,7 +126,7 @@ HOURS, MINUTES, MS = (f"log.retention.{unit}" for unit in ("hours", "minutes", "
 @pytest.mark.parametrize(
     ("given", "kept_ms", "name"),
     [
-        ({}, 604_800_000, MS),
+        ({}, 604_800_000, HOURS),
         ({HOURS: 2}, 7_200_000, HOURS),
         ({HOURS: 2, MINUTES: 3}, 180_000, MINUTES),
         ({HOURS: 2, MINUTES: 3, MS: 4}, 4, MS),
@@ -237,3 +237,19 @@ def test_f3_cleanup_policies_are_kafkas(value: str) -> None:
 def test_f3_other_cleanup_policies_are_refused(value: str) -> None:
     with pytest.raises(ConfigError, match="must be delete, compact, or both"):
         TOPIC_SPEC.parse({"cleanup.policy": value})
+
+
+@pytest.mark.parametrize(
+    ("given", "synonyms"),
+    [
+        ({}, [(HOURS, "168")]),
+        ({"log_retention_minutes": 3}, [(MINUTES, "3"), (HOURS, "168")]),
+        ({"log_retention_ms": 4}, [(MS, "4"), (HOURS, "168")]),
+    ],
+)
+def test_synonyms_of_retention_are_kafkas_in_their_own_units(
+    given: dict[str, int], synonyms: list[tuple[str, str]]
+) -> None:
+    cluster = Cluster(**given)
+    settings = topic_settings(cluster.log.image, cluster.file, ME, "t", TOPIC_RETENTION_MS)
+    assert [(one.name, one.text or str(one.value)) for one in settings] == synonyms

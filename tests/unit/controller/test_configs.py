@@ -189,6 +189,24 @@ def test_f3_a_key_that_is_known_no_longer_can_be_removed() -> None:
     assert cluster.of("topic", "t") == {}
 
 
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"interval_ms": "99"}, "interval.ms=99: must be at least 100"),
+        ({"match": "client_id=("}, "match: ( is no regular expression"),
+        ({"metric": "a"}, "did you mean metrics?"),
+    ],
+)
+def test_kip_714_subscriptions_to_client_metrics_are_checked(
+    values: dict[str, str], why: str
+) -> None:
+    cluster = Configs()
+    assert why in cluster.why(change("client-metrics", "all", **values))
+    assert cluster.alter(change("client-metrics", "", metrics="*")) == [errors_pb2.INVALID_REQUEST]
+    assert cluster.alter(change("client-metrics", "all", metrics="*")) == [errors_pb2.NONE]
+    assert cluster.of("client-metrics", "all") == {"metrics": "*"}
+
+
 def test_f3_refusals_name_the_key_the_value_and_the_range(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -3,6 +3,7 @@
 import io
 import struct
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -62,6 +63,7 @@ ACL_FILTER = {
     "operation": 1,
     "permission_type": 1,
 }
+TOPIC_ID = UUID(int=7)
 REQUESTS: dict[int, dict[str, Any]] = {
     29: ACL_FILTER,
     30: {
@@ -139,6 +141,7 @@ REQUESTS: dict[int, dict[str, Any]] = {
         "topics": [
             {
                 "name": "t",
+                "topic_id": TOPIC_ID,
                 "partitions": [
                     {
                         "partition_index": 3,
@@ -155,7 +158,12 @@ REQUESTS: dict[int, dict[str, Any]] = {
         "group_id": "g",
         "topics": [{"name": "t", "partition_indexes": [1, 2]}],
         "groups": [
-            {"group_id": "g", "topics": [{"name": "t", "partition_indexes": [1, 2]}]},
+            {
+                "group_id": "g",
+                "member_id": "m",
+                "member_epoch": 3,
+                "topics": [{"name": "t", "topic_id": TOPIC_ID, "partition_indexes": [1, 2]}],
+            },
             {"group_id": "h", "topics": None},
         ],
         "require_stable": True,
@@ -298,6 +306,14 @@ REQUESTS: dict[int, dict[str, Any]] = {
         "timeout": 1234,
     },
     55: {"topics": [{"topic_name": "t", "partitions": [{"partition_index": 1}]}]},
+    71: {"client_instance_id": UUID(int=7)},
+    72: {
+        "client_instance_id": UUID(int=7),
+        "subscription_id": -3,
+        "terminating": True,
+        "compression_type": 4,
+        "metrics": b"otlp",
+    },
     74: {"resource_types": [2, 32]},
     75: {
         "topics": [{"name": "t"}, {"name": "u"}],

@@ -98,6 +98,8 @@ class Script(RequestDispatcher):
         self.tasks_cancelled: list[str] = []
         self.abandonable = False
         self.alone: set[str] = set()
+        self.settled: set[str] = set()
+        """The requests that must find the effects of earlier ones."""
         self.runs: dict[str, Callable[[], Coroutine[Any, Any, Buffers]]] = {}
         self.throttles: dict[str, RequestThrottle] = {}
         self.turns: dict[str, QuotaTurn] = {}
@@ -115,6 +117,7 @@ class Script(RequestDispatcher):
             abandonable=self.abandonable,
             flexible_response_header=False,
             alone=name in self.alone,
+            pipelined=name not in self.settled,
             run=self.runs.get(name) or (lambda: self._run_script(name)),
             throttle=self.throttles.setdefault(name, RequestThrottle()),
             lease=ResponseLease(self.memory.responses),
@@ -338,6 +341,29 @@ async def test_a_large_request_is_finished_before_the_next_one_starts() -> None:
     bench.script.finish("r2")
     await settle()
     assert bench.script.started == ["r1", "r2", "r3"]
+
+
+async def test_a_request_that_must_find_the_effect_of_an_unfinished_one_waits() -> None:
+    bench = Bench()
+    bench.script.settled = {"list3"}
+    bench.receive("r1", "r2", "list3", "r4")
+    await settle()
+    assert bench.script.started == ["r1", "r2"]
+    bench.script.finish("r2")
+    await settle()
+    assert bench.script.started == ["r1", "r2"]
+    bench.script.finish("r1")
+    await settle()
+    assert bench.script.started == ["r1", "r2", "list3", "r4"]
+
+
+async def test_a_request_without_an_effect_is_not_waited_for() -> None:
+    bench = Bench()
+    bench.script.abandonable = True
+    bench.script.settled = {"list2"}
+    bench.receive("fetch1", "list2")
+    await settle()
+    assert bench.script.started == ["fetch1", "list2"]
 
 
 async def test_the_memory_of_a_failed_request_is_free_at_once() -> None:

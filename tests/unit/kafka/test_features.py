@@ -5,8 +5,9 @@ from typing import Any
 import immutables
 import pytest
 
+from quorate.broker.kafka.admin import kafka_features
 from quorate.common.types import MetadataOffset
-from quorate.metadata_log.features import FEATURES
+from quorate.metadata_log.features import NEWEST_INTER_BROKER_PROTOCOL, NEWEST_METADATA_VERSION
 from quorate.metadata_log.image import Image
 from quorate_proto.v1 import errors_pb2
 from tests.support.followers import ShownImage
@@ -25,43 +26,110 @@ def update(feature: str, level: int, *, downgrade: bool = False) -> dict[str, An
     }
 
 
+def asking(*wanted: dict[str, Any], validate_only: bool = False) -> dict[str, Any]:
+    return {"timeout": 1234, "feature_updates": [*wanted], "validate_only": validate_only}
+
+
+def forwarded(inside: FakeBrokerInside) -> list[list[tuple[str, int, bool]]]:
+    """What the controller was asked for, by request."""
+    return [
+        [(one.name, one.level, one.allow_downgrade) for one in request.updates]
+        for request in inside.forwarder.features
+    ]
+
+
 @pytest.mark.parametrize("version", [0, 1])
 async def test_b4_a_kafka_client_raises_levels_through_any_broker(
     inside: FakeBrokerInside, ask: Ask, version: int
 ) -> None:
-    wanted = [update("one", 2), update("other", 1, downgrade=True), update("far", 9)]
-    values = {"timeout": 1234, "feature_updates": wanted, "validate_only": False}
-    response = await ask(UPDATE_FEATURES, version, values)
+    wanted = [
+        update("metadata.version", 14),
+        update("inter_broker_protocol", 1, downgrade=True),
+        update("share.version", 1),
+    ]
+    response = await ask(UPDATE_FEATURES, version, asking(*wanted))
     assert response.error_code == errors_pb2.NONE
     assert [(one.feature, one.error_code) for one in response.results] == [
-        ("one", 0),
-        ("other", 0),
-        ("far", errors_pb2.FEATURE_UPDATE_FAILED),
+        ("metadata.version", 0),
+        ("inter_broker_protocol", 0),
+        ("share.version", errors_pb2.FEATURE_UPDATE_FAILED),
     ]
-    assert response.results[2].error_message == "not understood"
-    (request,) = inside.forwarder.features
-    assert [(one.name, one.level, one.allow_downgrade) for one in request.updates] == [
-        ("one", 2, False),
-        ("other", 1, True),
-        ("far", 9, False),
+    assert "share groups" in response.results[2].error_message
+    assert forwarded(inside) == [
+        [("metadata_version", 3, False), ("inter_broker_protocol", 1, True)]
     ]
-    assert request.context.timeout_ms == 1234
+    assert inside.forwarder.features[0].context.timeout_ms == 1234
 
 
-async def test_b4_a_feature_cannot_be_removed(inside: FakeBrokerInside, ask: Ask) -> None:
-    values = {"timeout": 1, "feature_updates": [update("one", 0)], "validate_only": True}
+async def test_kip_1022_nothing_is_changed_if_one_feature_is_refused(
+    inside: FakeBrokerInside, ask: Ask
+) -> None:
+    wanted = asking(update("metadata.version", 30), update("share.version", 1))
+    response = await ask(UPDATE_FEATURES, 2, wanted)
+    assert response.error_code == errors_pb2.FEATURE_UPDATE_FAILED
+    assert "share groups" in response.error_message
+    assert [request.validate_only for request in inside.forwarder.features] == [True]
+
+
+async def test_kip_1022_all_features_are_changed_after_all_were_checked(
+    inside: FakeBrokerInside, ask: Ask
+) -> None:
+    wanted = asking(update("metadata.version", 30), update("kraft.version", 1))
+    response = await ask(UPDATE_FEATURES, 2, wanted)
+    assert (response.error_code, response.error_message) == (0, None)
+    assert forwarded(inside) == [[("metadata_version", NEWEST_METADATA_VERSION, False)]] * 2
+    assert [request.validate_only for request in inside.forwarder.features] == [True, False]
+
+
+async def test_kip_1022_what_the_controller_refuses_stops_the_others(
+    inside: FakeBrokerInside, ask: Ask
+) -> None:
+    inside.forwarder.refused_features = {"inter_broker_protocol"}
+    wanted = asking(update("inter_broker_protocol", 3), update("metadata.version", 30))
+    response = await ask(UPDATE_FEATURES, 2, wanted)
+    assert response.error_code == errors_pb2.FEATURE_UPDATE_FAILED
+    assert "not understood" in response.error_message
+    assert [request.validate_only for request in inside.forwarder.features] == [True]
+
+
+@pytest.mark.parametrize(
+    ("feature", "level", "why"),
+    [
+        ("inter_broker_protocol", 0, "cannot be removed"),
+        ("kraft.version", 0, "always at level 1"),
+        ("metadata.version", 31, "30 (4.3-IV0)"),
+        ("metadata.version", 6, "from 7 (3.3-IV3)"),
+        ("nonsense", 1, "are known"),
+    ],
+)
+async def test_b4_levels_that_there_are_not_are_refused(
+    inside: FakeBrokerInside, ask: Ask, feature: str, level: int, why: str
+) -> None:
+    values = asking(update(feature, level, downgrade=True), validate_only=True)
     response = await ask(UPDATE_FEATURES, 1, values)
-    assert response.results[0].error_code == errors_pb2.INVALID_REQUEST
-    (request,) = inside.forwarder.features
-    assert not request.updates
-    assert request.validate_only
+    assert response.results[0].error_code == errors_pb2.FEATURE_UPDATE_FAILED
+    assert why in response.results[0].error_message
+    assert forwarded(inside) == [[]]
+
+
+async def test_what_is_not_here_can_be_removed(inside: FakeBrokerInside, ask: Ask) -> None:
+    values = asking(update("share.version", 0, downgrade=True))
+    assert (await ask(UPDATE_FEATURES, 2, values)).error_code == 0
+
+
+@pytest.mark.parametrize("level", range(1, NEWEST_METADATA_VERSION + 1))
+def test_every_level_of_metadata_has_one_of_kafka_of_its_own(level: int) -> None:
+    image = Image(features=immutables.Map({"metadata_version": level}))
+    shown = {one["name"]: one["max_version_level"] for one in kafka_features.finalized(image)}
+    own = kafka_features.own_level("metadata.version", shown["metadata.version"])
+    assert own == ("metadata_version", level)
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
 async def test_b4_clients_are_told_what_is_understood_and_what_is_in_force(
     inside: FakeBrokerInside, ask: Ask, version: int
 ) -> None:
-    features = immutables.Map({"inter_broker_protocol": 1, "transaction.version": 0})
+    features = immutables.Map({"inter_broker_protocol": 1, "metadata_version": 5})
     image = Image(offset=MetadataOffset(77), features=features)
     assert isinstance(inside.services.images, ShownImage)
     inside.services.images.show(image)
@@ -71,12 +139,13 @@ async def test_b4_clients_are_told_what_is_understood_and_what_is_in_force(
         assert not hasattr(response, "finalized_features")
         return
     assert response.finalized_features_epoch == 77
-    (level,) = response.finalized_features
-    assert (level.name, level.min_version_level, level.max_version_level) == (
-        "inter_broker_protocol",
-        1,
-        1,
-    )
     assert {
+        one.name: (one.min_version_level, one.max_version_level)
+        for one in response.finalized_features
+    } == {"inter_broker_protocol": (1, 1), "metadata.version": (25, 25), "kraft.version": (1, 1)}
+    supported = {
         one.name: (one.min_version, one.max_version) for one in response.supported_features
-    } == {name: (feature.least, feature.newest) for name, feature in FEATURES.items()}
+    }
+    assert supported["metadata.version"] == (7, 30)
+    assert supported["inter_broker_protocol"] == (1, NEWEST_INTER_BROKER_PROTOCOL)
+    assert supported["kraft.version"] == (1, 1)

@@ -213,7 +213,7 @@ async def test_f5_a_client_without_rights_leaves_nothing_behind(
     """Its session held 50 MB before. It may read ``mine``, which has no such partitions."""
     numbers = range(2, 2 + count)
     wants = [FetchPartition(TopicPartition(topic, n), 0, 1) for n in numbers]
-    request = FetchRequest(0, 1, 1 << 20, 0, 0, 0, [(topic, wants)], [], "")
+    request = FetchRequest(0, 1, 1 << 20, 0, 0, 0, [(topic, None, wants)], [], "")
     context = RequestContext(12, "client", "10.0.0.9")
     tracemalloc.start()
     try:

@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from quorate.broker.kafka.records.fetch_messages import FetchRequest
+from quorate.broker.kafka.records.fetch_messages import FetchRequest, FetchTopic
 from quorate.broker.kafka.records.fetch_session import FetchSession, SessionOwner
 from quorate.broker.kafka.records.fetch_session_cache import (
     EVICTION_MS,
@@ -37,8 +37,8 @@ class Clock:
 def request(
     *partitions: tuple[str, int], epoch: int = 0, forgotten: tuple[tuple[str, int], ...] = ()
 ) -> FetchRequest:
-    topics = [
-        (topic, [FetchPartition(TopicPartition(topic, n), 0, 100)]) for topic, n in partitions
+    topics: list[FetchTopic] = [
+        (topic, None, [FetchPartition(TopicPartition(topic, n), 0, 100)]) for topic, n in partitions
     ]
     return FetchRequest(
         0, 1, 100, 0, 7, epoch, topics, [TopicPartition(*one) for one in forgotten], ""

@@ -25,16 +25,22 @@ from quorate.broker.security import login_queue
 from quorate_proto.v1 import admin_pb2
 from tests.support.kafka_fakes import FakeBrokerInside, FakeConfigs, fake_broker
 from tests.support.kafka_fuzz import Fuzzer
-from tests.support.kafka_wire import fetching, producing, record_batch, request_frame
+from tests.support.kafka_wire import (
+    by_topic_ids,
+    fetching,
+    producing,
+    record_batch,
+    request_frame,
+)
 from tests.support.waiting import async_let_time_pass
-from tests.unit.kafka.test_codec import REQUESTS
+from tests.unit.kafka.test_codec import REQUESTS, TOPIC_ID
 from tests.unit.kafka.test_connection import FakeTransport
 from tests.unit.kafka.test_sasl import guarded_broker
 
 BODIES = {
     **REQUESTS,
-    0: producing(record_batch(3), record_batch(1)),
-    1: {**fetching(partitions=(0, 1)), "max_wait": 0},
+    0: by_topic_ids(producing(record_batch(3), record_batch(1)), {"t": TOPIC_ID}),
+    1: by_topic_ids({**fetching(partitions=(0, 1)), "max_wait": 0}, {"t": TOPIC_ID}),
 }
 PEAK_BYTES = 48 << 20
 PATIENCE_S = 0.2

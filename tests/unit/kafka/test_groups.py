@@ -109,7 +109,7 @@ async def test_a_member_joins_syncs_and_leaves_in_every_version(ask: Ask, versio
     assert beat.error_code == errors_pb2.UNKNOWN_MEMBER_ID
 
 
-@pytest.mark.parametrize("version", range(2, 9))
+@pytest.mark.parametrize("version", range(2, 10))
 async def test_offsets_are_committed_and_fetched_in_every_version(ask: Ask, version: int) -> None:
     (topic,) = (await ask(COMMIT, version, committing(41))).topics
     unknown = errors_pb2.UNKNOWN_TOPIC_OR_PARTITION

@@ -4,6 +4,7 @@ gives way and holds memory (issue 17)."""
 import asyncio
 import dataclasses
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -24,7 +25,7 @@ METADATA, OFFSET_FETCH, FIND_COORDINATOR, LIST_CONFIGS, TOPIC_PARTITIONS = 3, 9,
 
 def topics_named(*names: str, create: bool = False) -> dict[str, Any]:
     return {
-        "topics": [{"name": name, "topic_id": None} for name in names],
+        "topics": [{"name": name, "topic_id": UUID(int=0)} for name in names],
         "allow_auto_topic_creation": create,
         "include_cluster_authorized_operations": False,
         "include_topic_authorized_operations": False,

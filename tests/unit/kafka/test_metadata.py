@@ -7,13 +7,21 @@ from uuid import UUID
 
 import pytest
 
+from quorate.broker.config.authorizer import STANDARD_AUTHORIZER
 from quorate.broker.kafka.api_table import api_table
 from quorate.broker.kafka.connection.request_dispatcher import RequestDispatcher
 from quorate.broker.kafka.connection.requests import ClientSession, CloseConnection
-from quorate.common.types import NO_BROKER, BrokerId, LeaderEpoch
+from quorate.common.types import NO_BROKER, BrokerId, Endpoint, LeaderEpoch
 from quorate_proto.v1 import errors_pb2
-from tests.support.kafka_fakes import FakeBrokerInside, FakePartition, fake_broker
-from tests.support.kafka_wire import Values, request_frame
+from tests.support.acls import log_with
+from tests.support.kafka_fakes import (
+    BROKER,
+    FakeBroker,
+    FakeBrokerInside,
+    FakePartition,
+    fake_broker,
+)
+from tests.support.kafka_wire import Values, read_answer, request_frame
 from tests.unit.kafka.conftest import Ask
 
 METADATA = 3
@@ -126,17 +134,62 @@ async def test_every_partition_has_its_own_replicas(
     ]
 
 
-async def test_by_topic_id(inside: FakeBrokerInside, ask: Ask) -> None:
+NOBODY = UUID(int=5)
+
+
+def wanting_ids(*topic_ids: UUID, name: str | None) -> Values:
+    return {**wanting(), "topics": [{"name": name, "topic_id": one} for one in topic_ids]}
+
+
+@pytest.mark.parametrize("name", [None, ""], ids=["null", "empty"])
+@pytest.mark.parametrize("version", [12, 13])
+async def test_kip_516_a_topic_is_described_by_its_id(
+    inside: FakeBrokerInside, ask: Ask, version: int, name: str | None
+) -> None:
+    """Java's clients leave the name empty, others make it null."""
     topic_id = UUID(bytes=inside.metadata.add_topic("t").topic_id)
-    nobody = UUID(int=5)
-    values = wanting()
-    values["topics"] = [
-        {"name": None, "topic_id": topic_id},
-        {"name": None, "topic_id": nobody},
-    ]
-    known, unknown = (await ask(METADATA, 12, values)).topics
-    assert (known.error_code, known.name, len(known.partitions)) == (0, "t", 1)
-    assert (unknown.error_code, unknown.topic_id) == (errors_pb2.UNKNOWN_TOPIC_ID, nobody)
+    values = wanting_ids(topic_id, NOBODY, topic_id, name=name)
+    known, unknown = (await ask(METADATA, version, values)).topics
+    assert (known.error_code, known.name, known.topic_id) == (0, "t", topic_id)
+    assert len(known.partitions) == 1
+    assert (unknown.error_code, unknown.name) == (errors_pb2.UNKNOWN_TOPIC_ID, None)
+    assert (unknown.topic_id, unknown.partitions) == (NOBODY, ())
+
+
+async def test_kip_516_names_do_not_count_beside_ids(inside: FakeBrokerInside, ask: Ask) -> None:
+    inside.metadata.add_topic("t")
+    topic_id = UUID(bytes=inside.metadata.add_topic("u").topic_id)
+    values = wanting_ids(topic_id, name="")
+    values["topics"].append({"name": "t", "topic_id": None})
+    (only,) = (await ask(METADATA, 12, values)).topics
+    assert only.name == "u"
+
+
+@pytest.mark.parametrize("name", [None, "", "t"])
+@pytest.mark.parametrize("version", [10, 11])
+async def test_kip_516_ids_are_refused_in_the_versions_before(
+    inside: FakeBrokerInside, ask: Ask, version: int, name: str | None
+) -> None:
+    topic_id = UUID(bytes=inside.metadata.add_topic("t").topic_id)
+    (refused,) = (await ask(METADATA, version, wanting_ids(topic_id, name=name))).topics
+    assert (refused.error_code, refused.partitions) == (errors_pb2.INVALID_REQUEST, ())
+    assert (refused.name, refused.topic_id) == (name or "", topic_id)
+
+
+async def test_kip_516_an_id_gives_no_right_to_the_name(tmp_path: Path) -> None:
+    acls = log_with()
+    settings = {"authorizer.class.name": STANDARD_AUTHORIZER}
+    broker = fake_broker(tmp_path, image=lambda: acls.image, **settings)
+    broker.metadata.brokers[BROKER] = FakeBroker(Endpoint("h", 1), Endpoint("h", 2))
+    topic_id = UUID(bytes=broker.metadata.add_topic("t").topic_id)
+    frame = request_frame(METADATA, 12, wanting_ids(topic_id, NOBODY, name=""))
+    dispatcher = RequestDispatcher(broker.services, api_table())
+    request = dispatcher.decode(memoryview(bytearray(frame)), ClientSession("h"))
+    encoded = b"".join(await request.run())
+    hidden, unknown = read_answer(METADATA, 12, (7).to_bytes(4) + b"\0" + encoded)[1].topics
+    assert (hidden.error_code, hidden.name) == (errors_pb2.TOPIC_AUTHORIZATION_FAILED, None)
+    assert (hidden.topic_id, hidden.partitions) == (topic_id, ())
+    assert unknown.error_code == errors_pb2.UNKNOWN_TOPIC_ID
 
 
 async def test_an_unknown_topic_is_not_created_unless_the_client_allows_it(

@@ -11,6 +11,7 @@ from quorate.broker.kafka.records.produce_messages import (
     decode_small,
 )
 from quorate.broker.kafka.wire.primitives import Cursor, MalformedRequest, at_once
+from quorate.common.types import TopicId
 from tests.support.kafka_wire import Values, by_topic_ids, producing, record_batch, request_body
 
 PRODUCE = 0
@@ -62,7 +63,7 @@ def test_usual_requests_are_read_alike(version: int, name: str) -> None:
 
 def test_version_13_names_topics_by_their_ids() -> None:
     (topic,) = known(13, USUAL["one batch"]).topics
-    assert topic == (UUID(int=7).bytes, [(0, record_batch())])
+    assert topic == (TopicId(UUID(int=7).bytes), [(0, memoryview(record_batch()))])
 
 
 @pytest.mark.parametrize("name", UNUSUAL)

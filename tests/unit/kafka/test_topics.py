@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 
+from quorate.broker.config.dynamic_config import ConfigSource
 from quorate_proto.v1 import errors_pb2
 from tests.support.kafka_fakes import FakeBrokerInside
 from tests.support.kafka_wire import Values
@@ -66,7 +67,10 @@ async def test_what_the_controller_is_asked(inside: FakeBrokerInside, ask: Ask) 
     assert [list(item.broker_ids) for item in asked.assignments] == [[1, 2], [2, 1]]
     assert dict(asked.configs) == {"k": "v"}
     (created,) = response.topics
-    assert [(item.name, item.value) for item in created.configs] == [("k", "v")]
+    assert [(item.name, item.value, item.config_source) for item in created.configs] == [
+        ("k", "v", ConfigSource.TOPIC),
+        ("retention.ms", "7", ConfigSource.DEFAULT),
+    ]
     assert inside.metadata.topics == {}
 
 
@@ -102,3 +106,42 @@ async def test_delete_by_name_and_id(inside: FakeBrokerInside, ask: Ask) -> None
     assert (by_name.name, by_name.error_code) == ("a", 0)
     assert (by_id.topic_id, by_id.error_code) == (topic_id, 0)
     assert inside.metadata.topics == {}
+
+
+async def test_kip_516_what_is_named_in_no_way_or_in_both_is_not_deleted(
+    inside: FakeBrokerInside, ask: Ask
+) -> None:
+    topic_id = UUID(bytes=inside.metadata.add_topic("a").topic_id)
+    topics = [
+        {"name": None, "topic_id": None},
+        {"name": "a", "topic_id": topic_id},
+        {"name": "b", "topic_id": None},
+    ]
+    response = await ask(DELETE, 6, {"topics": topics, "timeout": 5000})
+    assert [(one.name, one.topic_id, one.error_code) for one in response.responses] == [
+        ("b", None, errors_pb2.UNKNOWN_TOPIC_OR_PARTITION),
+        (None, None, errors_pb2.INVALID_REQUEST),
+        ("a", topic_id, errors_pb2.INVALID_REQUEST),
+    ]
+    assert "a" in inside.metadata.topics
+
+
+@pytest.mark.parametrize("others", [0, 60])
+async def test_what_is_named_more_than_once_is_not_deleted(
+    inside: FakeBrokerInside, ask: Ask, others: int
+) -> None:
+    """However many others there are, between which the request is divided."""
+    topic_id = UUID(bytes=inside.metadata.add_topic("a").topic_id)
+    inside.metadata.add_topic("b")
+    many = [{"name": f"t{number}", "topic_id": None} for number in range(others)]
+    twice = [{"name": None, "topic_id": topic_id}, {"name": "b", "topic_id": None}]
+    response = await ask(DELETE, 6, {"topics": [*twice, *many, *twice], "timeout": 5000})
+    invalid = errors_pb2.INVALID_REQUEST
+    codes = [(one.name, one.topic_id, one.error_code) for one in response.responses]
+    assert {(None, topic_id, invalid), ("b", None, invalid)} < {*codes, ("", None, 0)}
+    assert len(codes) == others + 2
+    assert {"a", "b"} <= inside.metadata.topics.keys()
+    by_name = {"topic_names": ["b", *(one["name"] for one in many), "b"], "timeout": 5000}
+    response = await ask(DELETE, 5, by_name)
+    assert {one.name: one.error_code for one in response.responses}["b"] == invalid
+    assert "b" in inside.metadata.topics

@@ -15,6 +15,7 @@ from quorate.broker.metrics import group_metrics as groups
 from quorate.broker.metrics import replica_metrics as replicas
 from quorate.broker.metrics import transaction_metrics as transactions
 from quorate.broker.quota import controller_mutation_quotas as controller_mutations
+from quorate.broker.telemetry import client_telemetry, pushed_figures
 from quorate.common.metrics.family import Family, MetricKind
 from quorate.quorum.voter import voter_status as voter
 
@@ -29,6 +30,8 @@ MODULES = (
     controller_mutations,
     event_metrics,
     voter,
+    client_telemetry,
+    pushed_figures,
 )
 FAMILIES = [
     value for module in MODULES for value in vars(module).values() if isinstance(value, Family)

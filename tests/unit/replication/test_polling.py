@@ -158,7 +158,7 @@ class Client:
             isolation_level=0,
             session_id=1,
             session_epoch=self._epoch,
-            topics=[(one.tp.topic, [one]) for one in changed],
+            topics=[(one.tp.topic, None, [one]) for one in changed],
             forgotten=[TopicPartition(topic, 0) for topic in forgotten],
             rack="",
         )

@@ -116,6 +116,20 @@ async def test_c11_a_leader_sends_throttled_replicas_no_faster_than_allowed(
     assert not stream.session.throttled_ms
 
 
+async def test_c11_a_short_log_is_not_copied_as_a_whole_before_the_rate_counts(
+    leader: BrokerReplicas,
+) -> None:
+    await fill(leader, "moved", isr=(1,), batches=10)
+    stream = leader.follower(2)
+    stream.send("moved", max_bytes=1 << 20)
+    (partition,), records = stream.receive()
+    assert 1_000 < len(records) < 2_000, "one batch has what a second allows"
+    await fill(leader, "other", isr=(1, 2), batches=10)
+    stream.send("other", max_bytes=1 << 20)
+    (partition,), records = stream.receive()
+    assert partition.size > 10_000, "an answer with what is not throttled is as long as it may be"
+
+
 async def test_c11_whoever_asks_while_replicas_are_held_back_has_the_time_to_wait_looked_at(
     leader: BrokerReplicas,
 ) -> None:

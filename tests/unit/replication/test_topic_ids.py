@@ -2,7 +2,8 @@
 
 import asyncio
 
-from quorate.broker.replication.api import ProduceEntry
+from quorate.broker.replication.api import FetchOutcome, FetchParams, FetchPartition, ProduceEntry
+from quorate.broker.replication.hosting.delayed_fetch import DelayedFetch
 from quorate.common.types import TopicId, TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.broker_replicas import BrokerReplicas
@@ -59,3 +60,45 @@ async def test_a_batch_that_was_sent_behind_a_refused_one_does_not_overtake_it(
     assert (await append(broker, AFTER, second))[0] == errors_pb2.NOT_ENOUGH_REPLICAS
     assert await append(broker, AFTER, first) == (errors_pb2.NONE, 0)
     assert await append(broker, AFTER, second) == (errors_pb2.NONE, 1)
+
+
+PARAMS = FetchParams(max_wait_ms=60_000, min_bytes=1, max_bytes=1 << 20)
+
+
+async def read(broker: BrokerReplicas, topic_id: TopicId) -> FetchOutcome:
+    want = FetchPartition(ORDERS, 0, 1 << 20, topic_id=topic_id)
+    (outcome,) = await broker.manager.fetch([want], PARAMS)
+    return outcome
+
+
+async def test_a_topic_is_read_by_its_own_id_alone(broker: BrokerReplicas) -> None:
+    await broker.lead("orders", isr=(1,), replicas=(1,))
+    await broker.produce("orders", batch("old"), acks=0)
+    broker.store.flush()
+    assert (await read(broker, AFTER)).error_code == errors_pb2.INCONSISTENT_TOPIC_ID
+    assert (await read(broker, BEFORE)).size > 0
+    await create_again(broker)
+    await broker.produce("orders", batch("new", "new"), acks=0)
+    broker.store.flush()
+    assert (await read(broker, BEFORE)).error_code == errors_pb2.INCONSISTENT_TOPIC_ID
+    assert (await read(broker, AFTER)).high_watermark == 2
+
+
+async def test_who_waits_for_records_is_told_when_the_topic_is_created_again(
+    broker: BrokerReplicas,
+) -> None:
+    await broker.lead("orders", isr=(1,), replicas=(1,))
+    poll = DelayedFetch()
+    position = poll.add(FetchPartition(ORDERS, 0, 1 << 20, topic_id=BEFORE))
+    waiting = asyncio.ensure_future(broker.manager.poll(poll, PARAMS))
+    await turns()
+    assert not waiting.done()
+    await create_again(broker)
+    found = await waiting
+    assert found[position].error_code == errors_pb2.INCONSISTENT_TOPIC_ID
+
+
+async def test_a_partition_that_is_not_here_is_unknown_by_id_too(broker: BrokerReplicas) -> None:
+    unknown = errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
+    assert (await read(broker, BEFORE)).error_code == unknown
+    assert await append(broker, BEFORE, batch("x")) == (unknown, -1)

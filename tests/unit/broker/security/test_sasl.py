@@ -51,7 +51,9 @@ def plain(session: SaslSession, message: bytes) -> int:
     session.handshake("PLAIN", 1)
     step = session.authenticate(message)
     assert isinstance(step, DeferredVerification)
-    return session.complete(step.verify())
+    outcome = step.verify()
+    assert isinstance(outcome, AuthenticatedClient)
+    return session.complete(outcome)
 
 
 def test_a_client_is_nobody_until_it_has_proved_who_it_is() -> None:
@@ -221,5 +223,7 @@ def test_bare_tokens_follow_a_handshake_of_version_0_and_no_other() -> None:
     assert (old.bare_tokens, new.bare_tokens) == (True, False)
     step = old.authenticate(b"\0alice\0secret")
     assert isinstance(step, DeferredVerification)
-    old.complete(step.verify())
+    outcome = step.verify()
+    assert isinstance(outcome, AuthenticatedClient)
+    old.complete(outcome)
     assert not old.bare_tokens
