@@ -3,7 +3,8 @@
 An operator raises a level once all processes understand it: the new software is rolled out first,
 and behaves as the old one until then. ``inter_broker_protocol`` governs what brokers send to one
 another. ``metadata_version`` governs which kinds of record may be written, so that voters of mixed
-versions cannot diverge: what an old voter cannot read, a new one does not obey. ``Image`` has the
+versions cannot diverge: what an old voter cannot read, a new one does not obey.
+``transaction.version`` governs how transactions are coordinated and stored. ``Image`` has the
 levels in force.
 
 What ``apply`` learns of a level depends on the log alone, never on what this very version knows:
@@ -15,7 +16,13 @@ from typing import Final, NamedTuple
 
 from quorate.metadata_log.client_quotas import CONTROLLER_MUTATION_RATE, stored_name
 from quorate.metadata_log.draft import Draft
-from quorate.metadata_log.image import INTER_BROKER_PROTOCOL, LEAST_LEVEL, METADATA_VERSION, Image
+from quorate.metadata_log.image import (
+    INTER_BROKER_PROTOCOL,
+    LEAST_LEVEL,
+    METADATA_VERSION,
+    TRANSACTION_VERSION,
+    Image,
+)
 from quorate.metadata_log.records import BrokerRegistration
 
 CACHEABLE_CONTROL_REQUESTS: Final = 2
@@ -62,8 +69,14 @@ LOGIN_PROTECTION: Final = 6
 from the same key, and addresses can have quotas.
 """
 
+TRANSACTION_LEVELS: Final = 7
+"""From this ``metadata_version`` on, ``transaction.version`` is a feature. Whoever reads these
+records understands all of its levels.
+"""
+
 NEWEST_INTER_BROKER_PROTOCOL: Final = 3
-NEWEST_METADATA_VERSION: Final = 6
+NEWEST_METADATA_VERSION: Final = 7
+NEWEST_TRANSACTION_VERSION: Final = 2
 
 
 READ_BY_RELEASE_0_1: Final = 4
@@ -77,6 +90,15 @@ class Feature(NamedTuple):
     """Returns the highest level that the registered broker understands."""
     levels: tuple[str, ...]
     """The meaning of each level from 1 on, for people."""
+    least: int = LEAST_LEVEL
+    """The lowest level, and the one in force while none was ever written."""
+    since: int = LEAST_LEVEL
+    """The ``metadata_version`` from which on the feature exists. Voters must agree about it, so
+    below that it is treated as one that nobody knows."""
+
+    def level(self, image: Image | Draft, name: str) -> int:
+        """Return the level in force of the feature, whose name this is."""
+        return image.features.get(name) or self.least
 
 
 FEATURES: Final[dict[str, Feature]] = {
@@ -103,7 +125,20 @@ FEATURES: Final[dict[str, Feature]] = {
             "also deleted topics, the last incarnation of each broker, single lost replicas, and "
             "which broker's certificate opened a session",
             "also quotas of addresses, and the key for credentials of users who do not exist",
+            "also the levels of transaction.version",
         ),
+    ),
+    TRANSACTION_VERSION: Feature(
+        NEWEST_TRANSACTION_VERSION,
+        lambda broker: (
+            NEWEST_TRANSACTION_VERSION if broker.metadata_version_max >= TRANSACTION_LEVELS else 0
+        ),
+        (
+            "what the log holds about transactions can have new fields",
+            "also each transaction has its own producer epoch, and leaders add partitions to it",
+        ),
+        least=0,
+        since=TRANSACTION_LEVELS,
     ),
 }
 
@@ -142,18 +177,22 @@ def brokers_may_write(image: Image | Draft) -> bool:
 
 def understood_by_all(image: Image | Draft, feature: str) -> int:
     """Return the highest level that every live broker understands."""
-    supported_by = FEATURES[feature].supported_by
+    known = FEATURES[feature]
+    if image.metadata_version < known.since:
+        return known.least
     return min(
-        (supported_by(broker.registration) for _, broker in image.brokers.items()),
-        default=LEAST_LEVEL,
+        (known.supported_by(broker.registration) for _, broker in image.brokers.items()),
+        default=known.least,
     )
 
 
 def why_not(image: Image | Draft, feature: str, level: int) -> str | None:
     """Return why ``feature`` cannot be set to ``level`` now, or None if it can."""
-    if level < LEAST_LEVEL:
-        return f"{feature} has no level {level}: levels begin at {LEAST_LEVEL}"
-    now = image.features.get(feature) or LEAST_LEVEL
+    known = _known(image, feature)
+    least = LEAST_LEVEL if known is None else known.least
+    if level < least:
+        return f"{feature} has no level {level}: levels begin at {least}"
+    now = image.features.get(feature) or least
     if level >= now:
         return _who_does_not_understand(image, feature, level)
     if feature == METADATA_VERSION:
@@ -163,13 +202,24 @@ def why_not(image: Image | Draft, feature: str, level: int) -> str | None:
         )
     if feature == INTER_BROKER_PROTOCOL:
         return _what_would_be_lost(image, level)
+    if feature == TRANSACTION_VERSION and level == 0:
+        return (
+            f"{feature} cannot go back from {now} to 0: __transaction_state may hold records that "
+            "older brokers cannot read"
+        )
     return None
+
+
+def _known(image: Image | Draft, name: str) -> Feature | None:
+    """Return the feature, if there is one of this name at the metadata_version in force."""
+    known = FEATURES.get(name)
+    return None if known is None or image.metadata_version < known.since else known
 
 
 def why_not_register(image: Image | Draft, registration: BrokerRegistration) -> str | None:
     """Return why this broker cannot take part at the levels in force, or None if it can."""
     for name, feature in FEATURES.items():
-        level = image.features.get(name) or LEAST_LEVEL
+        level = feature.level(image, name)
         understood = feature.supported_by(registration)
         if understood < level:
             return (
@@ -181,7 +231,7 @@ def why_not_register(image: Image | Draft, registration: BrokerRegistration) -> 
 
 
 def _who_does_not_understand(image: Image | Draft, feature: str, level: int) -> str | None:
-    known = FEATURES.get(feature)
+    known = _known(image, feature)
     behind = [
         f"broker {broker_id} ({understood} at most)"
         for broker_id, broker in sorted(image.brokers.items())
@@ -189,6 +239,12 @@ def _who_does_not_understand(image: Image | Draft, feature: str, level: int) -> 
     ]
     if not behind:
         return None
+    if known is None and feature in FEATURES:
+        return (
+            f"{feature} needs {METADATA_VERSION} {FEATURES[feature].since}, and "
+            f"{image.metadata_version} is in force: quorate features upgrade --feature "
+            f"{METADATA_VERSION}"
+        )
     return f"level {level} of {feature} is not understood by {', '.join(behind)}: upgrade it first"
 
 

@@ -49,9 +49,11 @@ EntityKey = NewType("EntityKey", tuple[str, str])
 
 INTER_BROKER_PROTOCOL: Final = "inter_broker_protocol"
 METADATA_VERSION: Final = "metadata_version"
+TRANSACTION_VERSION: Final = "transaction.version"
+"""Kafka's feature, under Kafka's name: clients look for it (KIP-890)."""
 
 LEAST_LEVEL: Final = 1
-"""The lowest level of every feature, and the one in force while none was ever written."""
+"""The lowest level of a feature of Quorate, and the one in force while none was ever written."""
 
 
 class ScramKey(NamedTuple):
@@ -223,6 +225,11 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     def metadata_version(self) -> int:
         """The level in force: records introduced up to this level may be written."""
         return self.features.get(METADATA_VERSION) or LEAST_LEVEL
+
+    @property
+    def transaction_version(self) -> int:
+        """The level of transactions: 0 until one is written."""
+        return self.features.get(TRANSACTION_VERSION) or 0
 
     @property
     def inter_broker_protocol(self) -> int:

@@ -56,6 +56,7 @@ class CoordinatorStage:
             markers=self.markers,
             producer_ids=self.producer_ids,
             wall_ms=environment.wall_clock_ms,
+            transaction_version=lambda: shared.images.image.transaction_version,
         )
         shared.transaction_coordinator.fill(self.transactions)
         lease = CoordinatorLease(shared.identity, environment.now_ms, shared.quorum, shared.images)

@@ -190,15 +190,15 @@ def _groups() -> list[Api]:
 def _transactions() -> list[Api]:
     admin = transaction_admin_apis
     return [
-        _api(22, "InitProducerId", (0, 4), 2, init_producer_id_api.init_producer_id),
-        _api(24, "AddPartitionsToTxn", (0, 3), 3, transaction_apis.add_partitions_to_txn),
-        _api(25, "AddOffsetsToTxn", (0, 3), 3, transaction_apis.add_offsets_to_txn),
-        _api(26, "EndTxn", (0, 3), 3, transaction_apis.end_txn),
-        _api(27, "WriteTxnMarkers", (1, 1), 1, admin.write_txn_markers),
-        _api(28, "TxnOffsetCommit", (0, 3), 3, offset_apis.txn_offset_commit),
+        _api(22, "InitProducerId", (0, 5), 2, init_producer_id_api.init_producer_id),
+        _api(24, "AddPartitionsToTxn", (0, 5), 3, transaction_apis.add_partitions_to_txn),
+        _api(25, "AddOffsetsToTxn", (0, 4), 3, transaction_apis.add_offsets_to_txn),
+        _api(26, "EndTxn", (0, 5), 3, transaction_apis.end_txn),
+        _api(27, "WriteTxnMarkers", (1, 2), 1, admin.write_txn_markers),
+        _api(28, "TxnOffsetCommit", (0, 5), 3, offset_apis.txn_offset_commit),
         _api(61, "DescribeProducers", (0, 0), 0, admin.describe_producers, abandonable=True),
         _api(65, "DescribeTransactions", (0, 0), 0, admin.describe_transactions, abandonable=True),
-        _api(66, "ListTransactions", (0, 1), 0, admin.list_transactions, abandonable=True),
+        _api(66, "ListTransactions", (0, 2), 0, admin.list_transactions, abandonable=True),
     ]
 
 

@@ -70,12 +70,25 @@ ALL_ROOM: Final[ReadMemory] = _UnlimitedReadMemory()
 """The room of readers that nothing bounds."""
 
 
+class TransactionSupport(enum.IntEnum):
+    """What a client's version of a request says about its transactions (KIP-890)."""
+
+    ANNOUNCED = 0
+    """The producer has told the coordinator of the partition, and knows no TRANSACTION_ABORTABLE:
+    it gets INVALID_TXN_STATE."""
+    ABORTABLE = 1
+    """It has told the coordinator, and knows TRANSACTION_ABORTABLE."""
+    ADDED = 2
+    """Transactions v2: the leader of the partition has the coordinator add it."""
+
+
 class ProduceEntry(msgspec.Struct, frozen=True):
     """Batches for one partition, and the origin from which they come.
 
     ``transactional_id`` is that of their producer: its coordinator is asked before they begin a
-    transaction. Without one nobody is asked. With a ``topic_id`` they are for the topic of that id
-    alone, and not for another one that was created under its name.
+    transaction. Without one nobody is asked. ``support`` says what it is asked. With a ``topic_id``
+    they are for the topic of that id alone, and not for another one that was created under its
+    name.
     """
 
     tp: TopicPartition
@@ -83,14 +96,20 @@ class ProduceEntry(msgspec.Struct, frozen=True):
     origin: AppendOrigin = AppendOrigin.CLIENT
     transactional_id: str | None = None
     topic_id: TopicId | None = None
+    support: TransactionSupport = TransactionSupport.ANNOUNCED
 
 
 @dataclass(frozen=True, slots=True)
 class MarkerEntry:
-    """The end of a transaction in one of its partitions."""
+    """The end of a transaction in one of its partitions.
+
+    From ``transaction_version`` 2 on, the marker's epoch is above that of the transaction that it
+    ends (KIP-1228).
+    """
 
     tp: TopicPartition
     marker: EndMarker
+    transaction_version: int = 0
 
 
 class ProduceOutcome(msgspec.Struct, frozen=True):

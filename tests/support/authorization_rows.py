@@ -159,6 +159,15 @@ _ADDING: Final = {
     "v3_and_below_producer_id": 7,
     "v3_and_below_producer_epoch": 0,
     "v3_and_below_topics": [{"name": TOPIC, "partitions": [0]}],
+    "transactions": [
+        {
+            "transactional_id": TRANSACTIONAL_ID,
+            "producer_id": 7,
+            "producer_epoch": 0,
+            "verify_only": False,
+            "topics": [{"name": TOPIC, "partitions": [0]}],
+        }
+    ],
 }
 
 
@@ -511,6 +520,7 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
                 TOPIC_DENIED,
                 also=(transactional_id(Op.WRITE),),
             ),
+            Row(5, _ADDING, (cluster(Op.CLUSTER_ACTION),), CLUSTER_DENIED, about="of a broker"),
         ),
         25: (
             Row(

@@ -379,6 +379,7 @@ class FakeMetadata(MetadataCache):
         self._fake_topics: dict[str, FakeTopic] = {}
         self.on_added: dict[str, Callable[[int], None]] = {}
         """The functions, by topic, that are told the number of its partitions."""
+        self.transaction_version = 0
 
     @property
     def topics(self) -> dict[str, FakeTopic]:  # type: ignore[override]
@@ -464,6 +465,7 @@ class FakeMarkers(MarkerSender):
         producer_epoch: int,
         committed: bool,
         partitions: Iterable[TopicPartition],
+        transaction_version: int = 0,
     ) -> frozenset[TopicPartition]:
         done = frozenset(partitions)
         producer = ProducerEpoch(producer_id, producer_epoch)
@@ -484,6 +486,7 @@ def fake_transactions(
         markers=markers,
         producer_ids=producer_ids,
         wall_ms=lambda: 1_700_000_000_000,
+        transaction_version=lambda: metadata.transaction_version,
     )
     metadata.on_added[TRANSACTIONS_TOPIC] = partial(_lead_all, transactions)
     return transactions

@@ -5,10 +5,17 @@ and what the controller writes once a level allows it.
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
+import msgspec
+
 from quorate.broker.controller.managers.decisions import ControllerTenure, ItemDecision
 from quorate.metadata_log import features
 from quorate.metadata_log.features import FEATURES
-from quorate.metadata_log.image import INTER_BROKER_PROTOCOL, LEAST_LEVEL, METADATA_VERSION, Image
+from quorate.metadata_log.image import (
+    INTER_BROKER_PROTOCOL,
+    METADATA_VERSION,
+    TRANSACTION_VERSION,
+    Image,
+)
 from quorate.metadata_log.records import FeatureLevel, Operation, ScramDecoyKeySet
 from quorate_proto.v1 import admin_pb2, errors_pb2
 
@@ -16,12 +23,16 @@ FeatureDecision: TypeAlias = ItemDecision[admin_pb2.FeatureResult]
 
 
 def first_level(image: Image, tenure: ControllerTenure) -> Operation | None:
-    """Return the operation that sets the level of a new cluster, or None if the cluster has one.
+    """Return the operation that sets a level of a new cluster, or None if the cluster has them.
 
-    It is the newest level that all its brokers support.
+    They are the newest levels that all its brokers support. The last one is inter_broker_protocol:
+    where it is set, a level that is missing is left to the operator, who raises it.
     """
     if INTER_BROKER_PROTOCOL in image.features:
         return None
+    level = features.understood_by_all(image, TRANSACTION_VERSION)
+    if level > image.transaction_version:
+        return tenure.operation(FeatureLevel(name=TRANSACTION_VERSION, level=level))
     level = features.understood_by_all(image, INTER_BROKER_PROTOCOL)
     return tenure.operation(FeatureLevel(name=INTER_BROKER_PROTOCOL, level=level))
 
@@ -44,11 +55,18 @@ def update(
     tenure: ControllerTenure,
     voters_read: int,
 ) -> list[FeatureDecision]:
-    """Decide for each feature independently.
+    """Decide for each feature, with the levels of those before it.
 
     ``voters_read`` is the metadata version that all voters can read.
     """
-    return [_update(image, one, tenure, voters_read) for one in wanted]
+    decisions = []
+    for one in wanted:
+        decision = _update(image, one, tenure, voters_read)
+        if decision.operation is not None:
+            levels = image.features.set(one.name, decision.result.level)
+            image = msgspec.structs.replace(image, features=levels)
+        decisions.append(decision)
+    return decisions
 
 
 def needs_voters(wanted: Iterable[admin_pb2.FeatureUpdate]) -> bool:
@@ -59,12 +77,12 @@ def needs_voters(wanted: Iterable[admin_pb2.FeatureUpdate]) -> bool:
 def statuses(image: Image) -> Iterator[admin_pb2.FeatureStatus]:
     """Yield each feature's level, and the highest level that the brokers support."""
     for name, feature in FEATURES.items():
-        level = image.features.get(name) or LEAST_LEVEL
+        level = feature.level(image, name)
         yield admin_pb2.FeatureStatus(
             name=name,
             level=level,
             newest=min(feature.newest, features.understood_by_all(image, name)),
-            meaning=feature.levels[level - 1] if level <= len(feature.levels) else "",
+            meaning=feature.levels[level - 1] if 0 < level <= len(feature.levels) else "",
         )
 
 
@@ -77,7 +95,7 @@ def _update(
     newest = FEATURES[name].newest
     voters = voters_read if name == METADATA_VERSION else newest
     level = wanted.level or min(newest, voters, features.understood_by_all(image, name))
-    now = image.features.get(name) or LEAST_LEVEL
+    now = FEATURES[name].level(image, name)
     reason = features.why_not(image, name, level)
     if level > newest:
         reason = f"{name} {level} is not known to this controller: it knows levels up to {newest}"

@@ -9,6 +9,7 @@ from quorate.broker.common.errors import KafkaError
 from quorate.broker.log.batches.record_batch import TRANSACTIONAL, BatchHeader, own_batch
 from quorate.broker.log.batches.records import plain_records, signed_varint, sized_field, walk
 from quorate.broker.log.options import Records
+from quorate.broker.replication.api import TransactionSupport
 
 INT16: Final = struct.Struct(">h")
 INT32: Final = struct.Struct(">i")
@@ -26,6 +27,27 @@ def text_field(text: str | None) -> bytes:
         return INT16.pack(-1)
     raw = text.encode()
     return INT16.pack(len(raw)) + raw
+
+
+def unsigned_varint(number: int) -> bytes:
+    """Encode a number from 0 on, 7 bits per byte, lowest first."""
+    encoded = bytearray()
+    while number >= 0x80:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+def compact_length(length: int) -> bytes:
+    """Encode the length of a compact field; -1 stands for null."""
+    return unsigned_varint(length + 1)
+
+
+def compact_text_field(text: str) -> bytes:
+    """Encode a text as flexible versions do: compact length and UTF-8."""
+    raw = text.encode()
+    return compact_length(len(raw)) + raw
 
 
 def data_field(data: bytes) -> bytes:
@@ -65,6 +87,31 @@ class CoordinatorRecordReader:
         """Read bytes as ``data_field`` writes them; a negative length becomes empty bytes."""
         return self._take(max(0, self.int32()))
 
+    def compact_length(self) -> int:
+        """Read a length as ``compact_length`` writes it."""
+        return self._unsigned_varint() - 1
+
+    def compact_text(self) -> str:
+        """Read a text as ``compact_text_field`` writes it; null becomes the empty text."""
+        return self._take(max(0, self.compact_length())).decode("utf-8", "replace")
+
+    def tags(self) -> dict[int, bytes]:
+        """Read the tagged fields at the end of a flexible structure, by their tags."""
+        found = {}
+        for _ in range(self._unsigned_varint()):
+            tag = self._unsigned_varint()
+            found[tag] = self._take(self._unsigned_varint())
+        return found
+
+    def _unsigned_varint(self) -> int:
+        number = 0
+        for shift in range(0, 5 * 7, 7):
+            byte = self._take(1)[0]
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return number
+        raise UnknownRecord("a length of more than five bytes")
+
     def _take(self, length: int) -> bytes:
         end = self._position + length
         if end > len(self._record):
@@ -92,11 +139,15 @@ class LogRecord(NamedTuple):
 
 
 class TransactionOwner(NamedTuple):
-    """The transaction that records belong to; they count once its commit marker is written."""
+    """The transaction that records belong to; they count once its commit marker is written.
+
+    ``support`` says whether the partition is added to it by this write.
+    """
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
+    support: TransactionSupport = TransactionSupport.ANNOUNCED
 
 
 class LogBatch(NamedTuple):

@@ -45,6 +45,8 @@ COORDINATOR_CODES: Final[Mapping[int, int]] = {
     errors_pb2.INVALID_PRODUCER_EPOCH: errors_pb2.INVALID_PRODUCER_EPOCH,
     errors_pb2.INVALID_TXN_STATE: errors_pb2.INVALID_TXN_STATE,
     errors_pb2.INVALID_PRODUCER_ID_MAPPING: errors_pb2.INVALID_PRODUCER_ID_MAPPING,
+    errors_pb2.CONCURRENT_TRANSACTIONS: errors_pb2.CONCURRENT_TRANSACTIONS,
+    errors_pb2.TRANSACTION_ABORTABLE: errors_pb2.TRANSACTION_ABORTABLE,
 }
 """The errors that clients of a coordinator receive when its log refuses a write. They make clients
 retry here, look for the coordinator, or give up, in the same way as Kafka's coordinators."""
@@ -125,7 +127,9 @@ class LedPartition:
             KafkaError: the partition is not part of it, or the coordinator cannot be asked now.
         """
         try:
-            await self._replicas.verify_transaction(TransactionBatch(*transaction, self._hosted.tp))
+            await self._replicas.verify_transaction(
+                TransactionBatch(*transaction[:3], self._hosted.tp, transaction.support)
+            )
         except KafkaError as error:
             raise self._refusal(error.code, error.message) from error
 

@@ -43,6 +43,7 @@ class MarkerWrite(NamedTuple):
     tp: TopicPartition
     leader_epoch: LeaderEpoch
     marker: EndMarker
+    transaction_version: int = 0
 
 
 class PartitionLeadership(NamedTuple):
@@ -88,9 +89,12 @@ class MarkerSender:
         producer_epoch: int,
         committed: bool,
         partitions: Iterable[TopicPartition],
+        transaction_version: int = 0,
     ) -> frozenset[TopicPartition]:
         """Return once a marker has ended the transaction in all of ``partitions``, however long it
         takes.
+
+        ``transaction_version`` is 2 if ``producer_epoch`` begins after the transaction.
 
         A deleted partition needs no marker. If the call is cancelled, it stops trying; markers that
         were already sent may still be written.
@@ -103,10 +107,13 @@ class MarkerSender:
         wanted = frozenset(partitions)
         if len(wanted) == 1:
             (only,) = wanted
-            await self._end_in(transactional_id, only, marker)
+            await self._end_in(transactional_id, only, marker, transaction_version)
             return wanted
         loop = asyncio.get_running_loop()
-        tasks = [loop.create_task(self._end_in(transactional_id, tp, marker)) for tp in wanted]
+        tasks = [
+            loop.create_task(self._end_in(transactional_id, tp, marker, transaction_version))
+            for tp in wanted
+        ]
         try:
             await asyncio.gather(*tasks)
         finally:
@@ -119,15 +126,17 @@ class MarkerSender:
         for requests in self._requests.values():
             requests.close()
 
-    async def _end_in(self, transactional_id: str, tp: TopicPartition, marker: EndMarker) -> None:
+    async def _end_in(
+        self, transactional_id: str, tp: TopicPartition, marker: EndMarker, version: int
+    ) -> None:
         self.pending += 1
         try:
-            await self._try_until_ended(transactional_id, tp, marker)
+            await self._try_until_ended(transactional_id, tp, marker, version)
         finally:
             self.pending -= 1
 
     async def _try_until_ended(
-        self, transactional_id: str, tp: TopicPartition, marker: EndMarker
+        self, transactional_id: str, tp: TopicPartition, marker: EndMarker, version: int
     ) -> None:
         loop = asyncio.get_running_loop()
         attempts = 0
@@ -137,7 +146,7 @@ class MarkerSender:
             if known is None and await self._leaders.is_gone(tp):
                 _log.info("transaction %r ends without %s: it is gone", transactional_id, tp)
                 return
-            code = await self._attempt(tp, known, marker)
+            code = await self._attempt(tp, known, marker, version)
             if code == errors_pb2.NONE:
                 self.written += 1
                 return
@@ -166,13 +175,19 @@ class MarkerSender:
             attempts += 1
 
     async def _attempt(
-        self, tp: TopicPartition, known: PartitionLeadership | None, marker: EndMarker
+        self,
+        tp: TopicPartition,
+        known: PartitionLeadership | None,
+        marker: EndMarker,
+        version: int,
     ) -> int:
         if known is None:
             return errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
         if known.leader == NO_BROKER:
             return errors_pb2.LEADER_NOT_AVAILABLE
-        return await self._to(known.leader).add(MarkerWrite(tp, known.leader_epoch, marker))
+        return await self._to(known.leader).add(
+            MarkerWrite(tp, known.leader_epoch, marker, version)
+        )
 
     def _to(self, broker_id: BrokerId) -> SharedRequests[MarkerWrite]:
         requests = self._requests.get(broker_id)

@@ -59,8 +59,12 @@ class TransactionCoordinator(PartitionCoordinator[TransactionShard]):
         markers: MarkerSender,
         producer_ids: ProducerIds,
         wall_ms: Callable[[], int],
+        transaction_version: Callable[[], int],
     ) -> None:
-        """``partition_count`` returns the partitions of a topic, 0 if this broker knows none."""
+        """``partition_count`` returns the partitions of a topic, 0 if this broker knows none.
+
+        ``transaction_version`` returns the level of that feature.
+        """
         super().__init__("transactional id", TRANSACTIONS_TOPIC, partition_count)
         self.settings = settings
         self.timed_out = 0
@@ -68,6 +72,7 @@ class TransactionCoordinator(PartitionCoordinator[TransactionShard]):
         self._markers = markers
         self._producer_ids = producer_ids
         self._wall_ms = wall_ms
+        self._transaction_version = transaction_version
 
     def _new_shard(self, name: str, log: LedPartition) -> TransactionShard:
         return TransactionShard(
@@ -76,6 +81,7 @@ class TransactionCoordinator(PartitionCoordinator[TransactionShard]):
             markers=self._markers,
             producer_ids=self._producer_ids,
             wall_ms=self._wall_ms,
+            transaction_version=self._transaction_version,
         )
 
     # -- life ------------------------------------------------------------------------------------
@@ -125,11 +131,19 @@ class TransactionCoordinator(PartitionCoordinator[TransactionShard]):
             return dict.fromkeys(partitions, error.code)
         return shard.verify(transactional_id, producer, partitions)
 
-    def verify_partition(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, tp: TopicPartition
-    ) -> int:
-        """Check that one partition is part of the open transaction; see ``verify``."""
-        return self.verify(transactional_id, ProducerEpoch(producer_id, producer_epoch), {tp})[tp]
+    async def add_for_leader(
+        self, transactional_id: str, producer: ProducerEpoch, partitions: Set[TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
+        """Add partitions for their leaders; see ``TransactionShard.add_for_leader``.
+
+        Return an error code for each, the same for all.
+        """
+        try:
+            shard = self.shard_of(transactional_id)
+            code = await shard.add_for_leader(transactional_id, producer, partitions)
+        except KafkaError as error:
+            code = error.code
+        return dict.fromkeys(partitions, code)
 
     def find(self, transactional_id: str) -> TransactionMetadata:
         """Return the current metadata of a transactional id.
@@ -158,7 +172,7 @@ class TransactionCoordinator(PartitionCoordinator[TransactionShard]):
         while True:
             await asyncio.sleep(self.settings.abort_interval_ms / 1000)
             for shard in self.loaded_shards():
-                self.timed_out += shard.abort_overdue()
+                self.timed_out += await shard.abort_overdue()
 
     async def _forget_expired_for_ever(self) -> None:
         while True:

@@ -76,7 +76,9 @@ class PeerMarkers:
 
     async def __call__(self, broker_id: BrokerId, writes: Sequence[MarkerWrite]) -> Sequence[int]:
         if broker_id == self._identity.broker_id:
-            entries = [MarkerEntry(write.tp, write.marker) for write in writes]
+            entries = [
+                MarkerEntry(write.tp, write.marker, write.transaction_version) for write in writes
+            ]
             return await self._local.write_markers(entries, MARKER_TIMEOUT_MS)
         broker, epoch = self._images.image.brokers.get(broker_id), self._identity.epoch
         if broker is None or epoch is None:
@@ -102,14 +104,15 @@ class PeerMarkers:
 def marker_request(writes: Sequence[MarkerWrite]) -> transactions_pb2.WriteMarkersRequest:
     """Return the request for these markers; adjacent writes of the same marker share one entry."""
     request = transactions_pb2.WriteMarkersRequest(timeout_ms=MARKER_TIMEOUT_MS)
-    for marker, places in groupby(writes, lambda write: write.marker):
+    for (marker, version), places in groupby(writes, lambda write: write[2:]):
         message = request.markers.add(
             producer_id=marker.producer_id,
             producer_epoch=marker.producer_epoch,
             coordinator_epoch=marker.coordinator_epoch,
             committed=marker.committed,
+            transaction_version=version,
         )
-        for tp, leader_epoch, _ in places:
+        for tp, leader_epoch, _, _ in places:
             message.partitions.add(
                 topic=tp.topic, partition=tp.partition, leader_epoch=leader_epoch
             )
@@ -128,6 +131,7 @@ def requested_writes(request: transactions_pb2.WriteMarkersRequest) -> list[Mark
                 message.committed,
                 message.coordinator_epoch,
             ),
+            message.transaction_version,
         )
         for message in request.markers
         for place in message.partitions

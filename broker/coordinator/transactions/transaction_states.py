@@ -56,7 +56,12 @@ class KnownTransactionalId:
     transaction: TransactionMetadata | None = None
     is_busy: bool = False
     settled: asyncio.Event | None = None
-    """The event for requests that wait until the transaction is complete."""
+    """The event for requests that wait until the transaction is complete, or a write is over."""
+
+    @property
+    def is_held(self) -> bool:
+        """Return whether requests that change the transaction have to wait."""
+        return self.is_busy or (self.transaction is not None and self.transaction.is_prepared)
 
     def begin_write(self) -> None:
         """Record that the next state is being written."""
@@ -94,14 +99,21 @@ class TransactionStates:
     ends."""
 
     def __init__(
-        self, name: str, log: LedPartition, markers: MarkerSender, wall_ms: Callable[[], int]
+        self,
+        name: str,
+        log: LedPartition,
+        markers: MarkerSender,
+        wall_ms: Callable[[], int],
+        transaction_version: Callable[[], int],
     ) -> None:
+        """``transaction_version`` returns the level of the feature that is in force."""
         self.is_over = False
         self._name = name
         self._log = log
         self._coordinator_epoch = log.leader_epoch
         self._markers = markers
         self._wall_ms = wall_ms
+        self._transaction_version = transaction_version
         self._appends = CoordinatorAppender(log)
         self._known: dict[str, KnownTransactionalId] = {}
         self._open: dict[str, KnownTransactionalId] = {}
@@ -176,7 +188,9 @@ class TransactionStates:
     def _append(
         self, transactional_id: str, transaction: TransactionMetadata | None
     ) -> "asyncio.Future[int]":
-        value = None if transaction is None else log_format.encode(transaction)
+        tagged = self._transaction_version() >= log_format.TAGGED
+        version = log_format.TAGGED if tagged else log_format.PLAIN
+        value = None if transaction is None else log_format.encode(transaction, version)
         return self._appends.append([LogRecord(log_format.encode_key(transactional_id), value)])
 
     def _written(
@@ -194,6 +208,7 @@ class TransactionStates:
                 self._go_on(known)
         else:
             _log.info("%s: %s was not written: %s", self._name, known.transactional_id, error)
+            known.wake_waiting()
         if known.transaction is None:
             self._known.pop(known.transactional_id, None)
 
@@ -256,9 +271,21 @@ class TransactionStates:
                 transaction.epoch,
                 transaction.is_commit,
                 missing,
+                transaction.client_version,
             )
             if missing:
                 await asyncio.sleep(_RETRY_S)
+
+    async def until_free(self, transactional_id: str, patience_s: float) -> None:
+        """Wait for a short time until a request may change the transaction: until no state is being
+        written, and what was decided is complete."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + patience_s
+        while (known := self._known.get(transactional_id)) is not None and known.is_held:
+            try:
+                await asyncio.wait_for(known.until_settled(), until_s - loop.time())
+            except TimeoutError:
+                return
 
     async def settle(self, transactional_id: str) -> None:
         """Wait for a short time until a decided transaction is complete."""

@@ -9,6 +9,8 @@ elsewhere; or another coordinator has ended the transaction (the log knows the e
 coordinators).
 """
 
+import asyncio
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, TypeAlias
 
@@ -53,7 +55,7 @@ class TransactionsService(transactions_pb2_grpc.TransactionsServicer):
         writes = requested_writes(request)
         codes = [self._leadership_code(write) for write in writes]
         entries = [
-            MarkerEntry(write.tp, write.marker)
+            MarkerEntry(write.tp, write.marker, write.transaction_version)
             for write, code in zip(writes, codes, strict=True)
             if not code
         ]
@@ -65,13 +67,30 @@ class TransactionsService(transactions_pb2_grpc.TransactionsServicer):
     async def VerifyPartitions(
         self, request: transactions_pb2.VerifyPartitionsRequest, context: Context
     ) -> transactions_pb2.VerifyPartitionsResponse:
-        """Verify partitions; adjacent partitions of one transaction are looked up together."""
-        codes: list[int] = []
-        for (transactional_id, producer), group in groupby(request.transactions, _whose):
-            tps = [TopicPartition(query.topic, query.partition) for query in group]
-            found = self._coordinator.verify(transactional_id, producer, frozenset(tps))
-            codes += [found[tp] for tp in tps]
+        """Verify or add partitions; adjacent ones of one transaction are looked up together.
+
+        Transactions are added to at the same time: each waits for the log of its coordinator.
+        """
+        answers = await asyncio.gather(
+            *(
+                self._answer(whose, [TopicPartition(each.topic, each.partition) for each in group])
+                for whose, group in groupby(request.transactions, _whose)
+            )
+        )
+        codes = [code for answer in answers for code in answer]
         return transactions_pb2.VerifyPartitionsResponse(error_codes=codes)
+
+    async def _answer(
+        self, whose: tuple[str, ProducerEpoch, bool], tps: Sequence[TopicPartition]
+    ) -> list[int]:
+        transactional_id, producer, add = whose
+        if add:
+            found = await self._coordinator.add_for_leader(
+                transactional_id, producer, frozenset(tps)
+            )
+        else:
+            found = self._coordinator.verify(transactional_id, producer, frozenset(tps))
+        return [found[tp] for tp in tps]
 
     def _taken(self, request: transactions_pb2.WriteMarkersRequest) -> int:
         """Return an error code unless this is the newest request of the newest registration."""
@@ -98,8 +117,9 @@ class TransactionsService(transactions_pb2_grpc.TransactionsServicer):
         return errors_pb2.NONE
 
 
-def _whose(query: transactions_pb2.TransactionQuery) -> tuple[str, ProducerEpoch]:
-    return query.transactional_id, ProducerEpoch(query.producer_id, query.producer_epoch)
+def _whose(query: transactions_pb2.TransactionQuery) -> tuple[str, ProducerEpoch, bool]:
+    producer = ProducerEpoch(query.producer_id, query.producer_epoch)
+    return query.transactional_id, producer, query.add
 
 
 def add_transactions_to_server(server: grpc.aio.Server, service: TransactionsService) -> None:

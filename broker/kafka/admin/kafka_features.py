@@ -33,7 +33,6 @@ _NOT_HERE: Final[Mapping[str, str]] = {
     "group.version": "there are no consumer groups of the new protocol (KIP-848)",
     "share.version": "there are no share groups (KIP-932)",
     "streams.version": "there are no groups of Kafka Streams on brokers (KIP-1071)",
-    "transaction.version": "there are no transactions of the second version (KIP-890)",
 }
 """Kafka's features that are not served, unless ``FEATURES`` has them."""
 
@@ -43,7 +42,7 @@ def supported() -> list[Message]:
     return [
         {"name": name, "min_version": least, "max_version": newest}
         for name, least, newest in [
-            *(_shown(name, 1, feature.newest) for name, feature in FEATURES.items()),
+            *(_shown(name, feature.least, feature.newest) for name, feature in FEATURES.items()),
             *((name, level, level) for name, level in _FIXED.items()),
         ]
     ]
@@ -51,7 +50,7 @@ def supported() -> list[Message]:
 
 def finalized(image: Image) -> list[Message]:
     """Return the features in force, for ApiVersions."""
-    levels = [_shown(name, level, level)[:2] for name, level in image.features.items()]
+    levels = [_shown(name, level, level)[:2] for name, level in image.features.items() if level]
     return [
         {"name": name, "max_version_level": level, "min_version_level": level}
         for name, level in sorted([*levels, *_FIXED.items()])

@@ -21,6 +21,7 @@ from quorate.broker.kafka.groups import topics_by_id
 from quorate.broker.kafka.groups.group_membership_apis import require_group
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire.codec import Message
+from quorate.broker.replication.api import TransactionSupport
 from quorate.common.acl_types import AclOperation
 from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
@@ -28,6 +29,8 @@ from quorate_proto.v1 import errors_pb2
 _FIRST_FETCH_OF_MANY: Final = 8
 _FIRST_COMMIT_WITH_EPOCH: Final = 9
 _FIRST_TXN_COMMIT_WITH_LOADING: Final = 2
+_FIRST_TXN_COMMIT_WITH_ABORTABLE: Final = 4
+_FIRST_TXN_COMMIT_THAT_ADDS: Final = 5
 _CODE_FOR_OLD_CLIENTS: Final[Mapping[int, int]] = {
     errors_pb2.COORDINATOR_LOAD_IN_PROGRESS: errors_pb2.COORDINATOR_NOT_AVAILABLE,
 }
@@ -106,7 +109,10 @@ async def txn_offset_commit(
         codes = _refused_commits(services, context, partitions)
         commits = _commits(services, partitions, codes)
         owner = TransactionOwner(
-            request["transactional_id"], request["producer_id"], request["producer_epoch"]
+            request["transactional_id"],
+            request["producer_id"],
+            request["producer_epoch"],
+            _support(context.version),
         )
         code = await services.groups.shard_of(group_id).commit_in_transaction(
             group_id,
@@ -123,6 +129,15 @@ async def txn_offset_commit(
         codes = {tp: _CODE_FOR_OLD_CLIENTS.get(code, code) for tp, code in codes.items()}
     values = {"throttle_time": 0, "topics": _by_topic(topics, codes)}
     return values
+
+
+def _support(version: int) -> TransactionSupport:
+    """Return what a version of TxnOffsetCommit says of its client's transactions (KIP-890)."""
+    if version >= _FIRST_TXN_COMMIT_THAT_ADDS:
+        return TransactionSupport.ADDED
+    if version >= _FIRST_TXN_COMMIT_WITH_ABORTABLE:
+        return TransactionSupport.ABORTABLE
+    return TransactionSupport.ANNOUNCED
 
 
 def _partitions(topics: Iterable[Message]) -> list[tuple[TopicPartition, Message]]:

@@ -34,6 +34,7 @@ from quorate.broker.replication.api import (
     ACKS_NONE,
     ProduceEntry,
     ProduceOutcome,
+    TransactionSupport,
 )
 from quorate.broker.replication.hosting.delayed_produce import DelayedProduce
 from quorate.broker.security.authorizer import Rights
@@ -45,6 +46,9 @@ PARTITIONS_AT_ONCE: Final = 64
 """The number of partitions up to which a request is appended without a break."""
 
 _BYTES_OF_AN_OUTCOME: Final = 33
+_FIRST_WITH_ABORTABLE: Final = 11
+_FIRST_THAT_ADDS: Final = 12
+_ANNOUNCED: Final = TransactionSupport.ANNOUNCED
 _TRANSACTIONAL_WRITE: Final = AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID
 _NOT_AUTHORIZED: Final = ProduceOutcome(errors_pb2.TOPIC_AUTHORIZATION_FAILED)
 _UNKNOWN_ID: Final = ProduceOutcome(errors_pb2.UNKNOWN_TOPIC_ID)
@@ -180,6 +184,7 @@ def _admitted(
         }
     owner = request.transactional_id
     origin = AppendOrigin.CLIENT if owner is None else AppendOrigin.TRANSACTIONAL_CLIENT
+    support = _ANNOUNCED if owner is None else _support(context.version)
     entries: list[ProduceEntry] = []
     for name, (topic, partitions) in zip(names, request.topics, strict=True):
         if name is not None and name not in refused:
@@ -191,6 +196,7 @@ def _admitted(
                     origin,
                     owner,
                     topic_id,
+                    support,
                 )
                 for index, records in partitions
             ]
@@ -208,6 +214,13 @@ def _refusal_of_topic(name: str | None, allowed: Set[str]) -> ProduceOutcome:
     if name is None:
         return _UNKNOWN_ID
     return _INTERNAL if name in allowed else _NOT_AUTHORIZED
+
+
+def _support(version: int) -> TransactionSupport:
+    """Return what a version of Produce says of its producer's transactions (KIP-890)."""
+    if version >= _FIRST_THAT_ADDS:
+        return TransactionSupport.ADDED
+    return TransactionSupport.ABORTABLE if version >= _FIRST_WITH_ABORTABLE else _ANNOUNCED
 
 
 def _all_outcomes(

@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (24), AddOffsetsToTxn (25) and EndTxn (26): the parts of a transaction, and
 its end.
 
-Newer versions of these APIs are for brokers, or for clients with the second part of KIP-890.
+Clients with transactions v2 (KIP-890) do not announce parts, and end transactions by EndTxn 5.
 """
 
 from collections.abc import Mapping
@@ -9,10 +9,18 @@ from typing import Any, Final
 
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.config.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC, partition_of
-from quorate.broker.coordinator.transactions.state.transaction_metadata import ProducerEpoch
+from quorate.broker.coordinator.transactions.state.transaction_metadata import (
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    ProducerEpoch,
+)
 from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.groups.group_membership_apis import require_group
 from quorate.broker.kafka.services import KafkaServices
+from quorate.broker.kafka.transactions.add_partitions_for_brokers import (
+    add_partitions_for_brokers,
+    partition_exists,
+)
 from quorate.broker.kafka.wire.codec import Message
 from quorate.common.acl_types import AclOperation
 from quorate.common.types import TopicPartition
@@ -24,10 +32,24 @@ only the earlier code.
 """
 
 
+_FIRST_ADD_OF_BROKERS: Final = 4
+_FIRST_END_IN_NEXT_EPOCH: Final = 5
+_UNCHANGED: Final = ProducerEpoch(NO_PRODUCER_ID, NO_EPOCH)
+
+
 async def add_partitions_to_txn(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Message:
-    """AddPartitionsToTxn (24): add all partitions or none. If some may not be added, the others
+    """AddPartitionsToTxn (24) of a client; from version 4 on that of a broker."""
+    if context.version >= _FIRST_ADD_OF_BROKERS:
+        return await add_partitions_for_brokers(services, context, request)
+    return await _add_for_client(services, context, request)
+
+
+async def _add_for_client(
+    services: KafkaServices, context: RequestContext, request: Message
+) -> Message:
+    """Add all partitions or none. If some may not be added, the others
     get the error code OPERATION_NOT_ATTEMPTED.
     """
     topics = request["v3_and_below_topics"]
@@ -70,17 +92,16 @@ async def add_partitions_to_txn(
 
 def _not_to_be_added(
     services: KafkaServices, context: RequestContext, tps: list[TopicPartition]
-) -> Mapping[TopicPartition, int]:
+) -> dict[TopicPartition, int]:
     """Return the error codes of the partitions that may not be added."""
     rights = services.authorizer.rights_of(context)
     names = {tp.topic for tp in tps}
     writable = rights.topics(AclOperation.WRITE, names - INTERNAL_TOPICS)
-    codes = {}
+    codes: dict[TopicPartition, int] = {}
     for tp in tps:
-        topic = services.metadata.topics.get(tp.topic)
         if tp.topic not in writable:
             codes[tp] = errors_pb2.TOPIC_AUTHORIZATION_FAILED
-        elif topic is None or not 0 <= tp.partition < len(topic.partitions):
+        elif not partition_exists(services, tp):
             codes[tp] = errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
     return codes
 
@@ -119,18 +140,42 @@ def offsets_partition(services: KafkaServices, group_id: str) -> TopicPartition:
 
 async def end_txn(services: KafkaServices, context: RequestContext, request: Message) -> Message:
     """EndTxn (26): commit or abort the transaction. The response is sent once the end is
-    decided. Consumers with read_committed see it a moment later.
+    decided. Consumers with read_committed see it a moment later. From version 5 on it has the id
+    and epoch with which the producer goes on.
     """
-    transactional_id = request["transactional_id"]
+    next_producer = _UNCHANGED
+    code: int = errors_pb2.NONE
     try:
-        _require(services, context, transactional_id)
-        code = await services.transactions.shard_of(transactional_id).end_transaction(
-            transactional_id, _producer(request), commit=request["committed"]
-        )
+        _require(services, context, request["transactional_id"])
+        if context.version >= _FIRST_END_IN_NEXT_EPOCH:
+            next_producer = await _end_in_next_epoch(services, request)
+        else:
+            code = await _end(services, request)
     except KafkaError as error:
         code = error.code
-    values: Message = {"throttle_time": 0, "error_code": _code_for_client(context, code)}
+    values: Message = {
+        "throttle_time": 0,
+        "error_code": _code_for_client(context, code),
+        "producer_id": next_producer.producer_id,
+        "producer_epoch": next_producer.epoch,
+    }
     return values
+
+
+async def _end(services: KafkaServices, request: Message) -> int:
+    transactional_id = request["transactional_id"]
+    shard = services.transactions.shard_of(transactional_id)
+    return await shard.end_transaction(
+        transactional_id, _producer(request), commit=request["committed"]
+    )
+
+
+async def _end_in_next_epoch(services: KafkaServices, request: Message) -> ProducerEpoch:
+    transactional_id = request["transactional_id"]
+    shard = services.transactions.shard_of(transactional_id)
+    return await shard.end_in_next_epoch(
+        transactional_id, _producer(request), commit=request["committed"]
+    )
 
 
 def _require(services: KafkaServices, context: RequestContext, transactional_id: str) -> None:

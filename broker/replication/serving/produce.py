@@ -20,6 +20,7 @@ from quorate.broker.replication.api import (
     MarkerEntry,
     ProduceEntry,
     ProduceOutcome,
+    TransactionSupport,
     refused,
 )
 from quorate.broker.replication.hosting.delayed_produce import (
@@ -45,6 +46,7 @@ _HELD: Final = ProduceOutcome()
 
 _MAY_PASS: Final = frozenset(
     {
+        errors_pb2.CONCURRENT_TRANSACTIONS,
         errors_pb2.NOT_ENOUGH_REPLICAS,
         errors_pb2.NOT_LEADER_OR_FOLLOWER,
         errors_pb2.UNKNOWN_TOPIC_OR_PARTITION,
@@ -63,6 +65,9 @@ _WHATEVER_IS_STORED: Final = frozenset(
     }
 )
 """The refusals that hold for batches in the log, too, or that say that they are not there."""
+
+_EPOCH_PER_TRANSACTION: Final = 2
+"""The transaction.version from which on each epoch of a producer has one transaction."""
 
 Validated: TypeAlias = Records | list[Batch] | KafkaError
 """The records of an entry: validated batches, or why they are refused. Bytes are those of
@@ -154,6 +159,31 @@ class RecordAppender:
         sends the marker again: a marker that ends nothing does no harm. INVALID_PRODUCER_EPOCH and
         TRANSACTION_COORDINATOR_FENCED will stay; every other error passes.
         """
+        late = [self._is_late(entry) for entry in entries]
+        written = iter(
+            await self._write_markers(
+                [entry for entry, is_late in zip(entries, late, strict=True) if not is_late],
+                timeout_ms,
+            )
+        )
+        refused = errors_pb2.INVALID_PRODUCER_EPOCH
+        return [refused if is_late else next(written) for is_late in late]
+
+    def _is_late(self, entry: MarkerEntry) -> bool:
+        """Say whether the marker of a transaction v2 comes after the next one has begun here.
+
+        A marker's epoch is above that of its own transaction, so one that is open in this epoch is
+        a later one (KIP-1228). ``check_marker`` refuses markers of epochs before.
+        """
+        hosted = self._table.named(entry.tp)
+        if hosted is None or entry.transaction_version < _EPOCH_PER_TRANSACTION:
+            return False
+        producer_id = entry.marker.producer_id
+        producer = hosted.log.producers.get(producer_id)
+        is_open = producer_id in hosted.log.transactions.ongoing
+        return is_open and producer is not None and producer.epoch == entry.marker.producer_epoch
+
+    async def _write_markers(self, entries: Sequence[MarkerEntry], timeout_ms: int) -> list[int]:
         timestamp_ms = self._clock.wall_clock_ms()
         epochs = [self._leader_epoch(entry.tp) for entry in entries]
         batches = {
@@ -311,8 +341,8 @@ class RecordAppender:
                 raise records
             if acks == ACKS_ALL and not replica.has_enough_replicas:
                 raise _too_few_replicas(hosted)
-            if self._gaps.by_partition:
-                self._check_order(hosted, entry)
+            if self._gaps.by_partition or entry.support is TransactionSupport.ADDED:
+                self._check_order(hosted, entry, records)
             appended = hosted.log.append_as_leader(records, replica.leader_epoch, entry.origin)
         except KafkaError as refusal:
             try:
@@ -348,12 +378,16 @@ class RecordAppender:
             )
         return KafkaError(*self._table.not_leader(entry.tp, hosted))
 
-    def _check_order(self, hosted: HostedPartition, entry: ProduceEntry) -> None:
+    def _check_order(
+        self, hosted: HostedPartition, entry: ProduceEntry, records: Records | list[Batch]
+    ) -> None:
         """Refuse what must not be appended before a batch that was refused.
 
         Raises:
-            KafkaError: NOT_ENOUGH_REPLICAS, as for the batch before.
+            KafkaError: NOT_ENOUGH_REPLICAS, as for the batch before; OUT_OF_ORDER_SEQUENCE_NUMBER.
         """
+        if entry.support is TransactionSupport.ADDED:
+            _check_first_of_unknown(hosted, records)
         producers = hosted.log.producers
         if self._gaps.explain(entry.tp, entry.records, producers, self._clock.now_ms()):
             raise KafkaError(
@@ -366,6 +400,28 @@ class RecordAppender:
         if error.code in _MAY_PASS:
             self._gaps.note(entry.tp, entry.records, self._clock.now_ms())
         return refused(error)
+
+
+def _check_first_of_unknown(hosted: HostedPartition, records: Records | list[Batch]) -> None:
+    """Refuse a transactional batch that cannot be its producer's first here (KIP-890).
+
+    With transactions v2 each transaction begins at sequence 0, so nothing was forgotten of a
+    producer that is not known: what comes before this batch is on its way.
+
+    Raises:
+        KafkaError: OUT_OF_ORDER_SEQUENCE_NUMBER.
+    """
+    if not isinstance(records, list):
+        return
+    header = records[0].header
+    is_first = header.base_sequence == 0 or not header.is_transactional
+    if not is_first and hosted.log.producers.get(header.producer_id) is None:
+        raise KafkaError(
+            errors_pb2.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"{hosted.tp}: a batch of producer {header.producer_id}, of which nothing is known "
+            f"here, begins at sequence {header.base_sequence}, expected is 0; send what is missing "
+            "first",
+        )
 
 
 def _too_few_replicas(hosted: HostedPartition) -> KafkaError:

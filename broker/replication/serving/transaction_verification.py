@@ -5,7 +5,9 @@ answered, what the same producer sends next waits behind: batches of a producer 
 order they came, although requests of one connection overlap. Batches of other producers go ahead.
 
 Between the answer and the append no marker may have come: the transaction that was asked about is
-over then, and the batch would begin one that nobody knows of.
+over then, and the batch would begin one that nobody knows of. With transactions v2 (KIP-890) the
+marker may be that of the transaction before, whose end began the epoch of the batch, so the
+coordinator is asked again.
 """
 
 from collections.abc import Callable
@@ -13,7 +15,7 @@ from typing import Final, NamedTuple, Protocol
 
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.log.batches.record_batch import HEADER_BYTES, read_header
-from quorate.broker.replication.api import ProduceEntry
+from quorate.broker.replication.api import ProduceEntry, TransactionSupport
 from quorate.broker.replication.hosting.hosted_partition import HostedPartition
 from quorate.broker.replication.hosting.partition_limits import PartitionLimits
 from quorate.common.background_tasks import BackgroundTasks
@@ -21,6 +23,9 @@ from quorate.common.types import LeaderEpoch, TopicPartition
 from quorate_proto.v1 import errors_pb2
 
 _NO_MARKER: Final = -1
+_ASKED_AT_MOST: Final = 3
+"""How often a coordinator is asked about one batch. Only markers of this one producer come between,
+and the second answer is about the transaction that is open."""
 
 
 class TransactionBatch(NamedTuple):
@@ -30,6 +35,7 @@ class TransactionBatch(NamedTuple):
     producer_id: int
     producer_epoch: int
     tp: TopicPartition
+    support: TransactionSupport = TransactionSupport.ANNOUNCED
 
 
 class TransactionVerifier(Protocol):
@@ -67,7 +73,11 @@ class TransactionVerification:
         if not header.is_transactional:
             return None
         batch = TransactionBatch(
-            entry.transactional_id, header.producer_id, header.producer_epoch, entry.tp
+            entry.transactional_id,
+            header.producer_id,
+            header.producer_epoch,
+            entry.tp,
+            entry.support,
         )
         return batch if self._begins(hosted, batch) else None
 
@@ -77,11 +87,16 @@ class TransactionVerification:
         Raises:
             KafkaError: the batch may not be appended, as the verifier says, or not any more.
         """
-        if self._begins(hosted, batch):
+        asked = 0
+        while self._begins(hosted, batch):
             before = hosted.led_epoch, _last_marker(hosted, batch.producer_id)
             await self._verifier.verify(batch)
             refusal = _changed(hosted, batch, *before)
-            if refusal is not None:
+            if refusal is None:
+                return
+            asked += 1
+            is_over = batch.support is not TransactionSupport.ADDED or asked == _ASKED_AT_MOST
+            if is_over or hosted.led_epoch != before[0]:
                 raise refusal
 
     def hold(self, hosted: HostedPartition, batch: TransactionBatch, release: Release) -> None:
@@ -99,7 +114,8 @@ class TransactionVerification:
 
     def _begins(self, hosted: HostedPartition, batch: TransactionBatch) -> bool:
         """Say whether a transaction would begin with the batch, and verification is enabled."""
-        if not self._limits.verifies_transactions():
+        is_added = batch.support is TransactionSupport.ADDED
+        if not is_added and not self._limits.verifies_transactions():
             return False
         producer = hosted.log.producers.get(batch.producer_id)
         is_ongoing = batch.producer_id in hosted.log.transactions.ongoing

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#quorate_proto/v1/transactions.proto\x12\nquorate.v1\"\x9a\x01\n\x13WriteMarkersRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x16\n\x0erequest_number\x18\x03 \x01(\x03\x12\x12\n\ntimeout_ms\x18\x04 \x01(\x05\x12.\n\x07markers\x18\x05 \x03(\x0b\x32\x1d.quorate.v1.TransactionMarker\"\x9f\x01\n\x11TransactionMarker\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\x12\x19\n\x11\x63oordinator_epoch\x18\x03 \x01(\x05\x12\x11\n\tcommitted\x18\x04 \x01(\x08\x12/\n\npartitions\x18\x05 \x03(\x0b\x32\x1b.quorate.v1.MarkedPartition\"I\n\x0fMarkedPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\"I\n\x14WriteMarkersResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x1d\n\x15partition_error_codes\x18\x02 \x03(\x05\"`\n\x17VerifyPartitionsRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x32\n\x0ctransactions\x18\x02 \x03(\x0b\x32\x1c.quorate.v1.TransactionQuery\"{\n\x10TransactionQuery\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x03 \x01(\x05\x12\r\n\x05topic\x18\x04 \x01(\t\x12\x11\n\tpartition\x18\x05 \x01(\x05\"/\n\x18VerifyPartitionsResponse\x12\x13\n\x0b\x65rror_codes\x18\x01 \x03(\x05\x32\xc0\x01\n\x0cTransactions\x12Q\n\x0cWriteMarkers\x12\x1f.quorate.v1.WriteMarkersRequest\x1a .quorate.v1.WriteMarkersResponse\x12]\n\x10VerifyPartitions\x12#.quorate.v1.VerifyPartitionsRequest\x1a$.quorate.v1.VerifyPartitionsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#quorate_proto/v1/transactions.proto\x12\nquorate.v1\"\x9a\x01\n\x13WriteMarkersRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x16\n\x0erequest_number\x18\x03 \x01(\x03\x12\x12\n\ntimeout_ms\x18\x04 \x01(\x05\x12.\n\x07markers\x18\x05 \x03(\x0b\x32\x1d.quorate.v1.TransactionMarker\"\xbc\x01\n\x11TransactionMarker\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\x12\x19\n\x11\x63oordinator_epoch\x18\x03 \x01(\x05\x12\x11\n\tcommitted\x18\x04 \x01(\x08\x12/\n\npartitions\x18\x05 \x03(\x0b\x32\x1b.quorate.v1.MarkedPartition\x12\x1b\n\x13transaction_version\x18\x06 \x01(\x05\"I\n\x0fMarkedPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\"I\n\x14WriteMarkersResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x1d\n\x15partition_error_codes\x18\x02 \x03(\x05\"`\n\x17VerifyPartitionsRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x32\n\x0ctransactions\x18\x02 \x03(\x0b\x32\x1c.quorate.v1.TransactionQuery\"\x88\x01\n\x10TransactionQuery\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x03 \x01(\x05\x12\r\n\x05topic\x18\x04 \x01(\t\x12\x11\n\tpartition\x18\x05 \x01(\x05\x12\x0b\n\x03\x61\x64\x64\x18\x06 \x01(\x08\"/\n\x18VerifyPartitionsResponse\x12\x13\n\x0b\x65rror_codes\x18\x01 \x03(\x05\x32\xc0\x01\n\x0cTransactions\x12Q\n\x0cWriteMarkers\x12\x1f.quorate.v1.WriteMarkersRequest\x1a .quorate.v1.WriteMarkersResponse\x12]\n\x10VerifyPartitions\x12#.quorate.v1.VerifyPartitionsRequest\x1a$.quorate.v1.VerifyPartitionsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,17 +34,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WRITEMARKERSREQUEST']._serialized_start=52
   _globals['_WRITEMARKERSREQUEST']._serialized_end=206
   _globals['_TRANSACTIONMARKER']._serialized_start=209
-  _globals['_TRANSACTIONMARKER']._serialized_end=368
-  _globals['_MARKEDPARTITION']._serialized_start=370
-  _globals['_MARKEDPARTITION']._serialized_end=443
-  _globals['_WRITEMARKERSRESPONSE']._serialized_start=445
-  _globals['_WRITEMARKERSRESPONSE']._serialized_end=518
-  _globals['_VERIFYPARTITIONSREQUEST']._serialized_start=520
-  _globals['_VERIFYPARTITIONSREQUEST']._serialized_end=616
-  _globals['_TRANSACTIONQUERY']._serialized_start=618
-  _globals['_TRANSACTIONQUERY']._serialized_end=741
-  _globals['_VERIFYPARTITIONSRESPONSE']._serialized_start=743
-  _globals['_VERIFYPARTITIONSRESPONSE']._serialized_end=790
-  _globals['_TRANSACTIONS']._serialized_start=793
-  _globals['_TRANSACTIONS']._serialized_end=985
+  _globals['_TRANSACTIONMARKER']._serialized_end=397
+  _globals['_MARKEDPARTITION']._serialized_start=399
+  _globals['_MARKEDPARTITION']._serialized_end=472
+  _globals['_WRITEMARKERSRESPONSE']._serialized_start=474
+  _globals['_WRITEMARKERSRESPONSE']._serialized_end=547
+  _globals['_VERIFYPARTITIONSREQUEST']._serialized_start=549
+  _globals['_VERIFYPARTITIONSREQUEST']._serialized_end=645
+  _globals['_TRANSACTIONQUERY']._serialized_start=648
+  _globals['_TRANSACTIONQUERY']._serialized_end=784
+  _globals['_VERIFYPARTITIONSRESPONSE']._serialized_start=786
+  _globals['_VERIFYPARTITIONSRESPONSE']._serialized_end=833
+  _globals['_TRANSACTIONS']._serialized_start=836
+  _globals['_TRANSACTIONS']._serialized_end=1028
 # @@protoc_insertion_point(module_scope)

@@ -69,6 +69,7 @@ class TransactionMarker(google.protobuf.message.Message):
     COORDINATOR_EPOCH_FIELD_NUMBER: builtins.int
     COMMITTED_FIELD_NUMBER: builtins.int
     PARTITIONS_FIELD_NUMBER: builtins.int
+    TRANSACTION_VERSION_FIELD_NUMBER: builtins.int
     producer_id: builtins.int
     """Whose transaction."""
     producer_epoch: builtins.int
@@ -77,6 +78,8 @@ class TransactionMarker(google.protobuf.message.Message):
     """Leader epoch of the coordinator's partition of __transaction_state."""
     committed: builtins.bool
     """False: aborted."""
+    transaction_version: builtins.int
+    """From 2 on no epoch that is open here is the marker's (KIP-890)."""
     @property
     def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___MarkedPartition]:
         """Led by the receiver."""
@@ -89,8 +92,9 @@ class TransactionMarker(google.protobuf.message.Message):
         coordinator_epoch: builtins.int = ...,
         committed: builtins.bool = ...,
         partitions: collections.abc.Iterable[Global___MarkedPartition] | None = ...,
+        transaction_version: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["committed", b"committed", "coordinator_epoch", b"coordinator_epoch", "partitions", b"partitions", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["committed", b"committed", "coordinator_epoch", b"coordinator_epoch", "partitions", b"partitions", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "transaction_version", b"transaction_version"]) -> None: ...
 
 Global___TransactionMarker: typing_extensions.TypeAlias = TransactionMarker
 
@@ -146,7 +150,7 @@ Global___WriteMarkersResponse: typing_extensions.TypeAlias = WriteMarkersRespons
 
 @typing.final
 class VerifyPartitionsRequest(google.protobuf.message.Message):
-    """Asks about transactions."""
+    """Asks about transactions; see TransactionQuery."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -170,7 +174,7 @@ Global___VerifyPartitionsRequest: typing_extensions.TypeAlias = VerifyPartitions
 
 @typing.final
 class TransactionQuery(google.protobuf.message.Message):
-    """Is this partition part of that transaction?"""
+    """Is this partition part of that transaction, or is it now?"""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -179,6 +183,7 @@ class TransactionQuery(google.protobuf.message.Message):
     PRODUCER_EPOCH_FIELD_NUMBER: builtins.int
     TOPIC_FIELD_NUMBER: builtins.int
     PARTITION_FIELD_NUMBER: builtins.int
+    ADD_FIELD_NUMBER: builtins.int
     transactional_id: builtins.str
     """Of the producer."""
     producer_id: builtins.int
@@ -189,6 +194,8 @@ class TransactionQuery(google.protobuf.message.Message):
     """Topic name."""
     partition: builtins.int
     """Partition number."""
+    add: builtins.bool
+    """Add it; brokers at transaction.version 0 only look."""
     def __init__(
         self,
         *,
@@ -197,8 +204,9 @@ class TransactionQuery(google.protobuf.message.Message):
         producer_epoch: builtins.int = ...,
         topic: builtins.str = ...,
         partition: builtins.int = ...,
+        add: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["partition", b"partition", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "topic", b"topic", "transactional_id", b"transactional_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["add", b"add", "partition", b"partition", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "topic", b"topic", "transactional_id", b"transactional_id"]) -> None: ...
 
 Global___TransactionQuery: typing_extensions.TypeAlias = TransactionQuery
 

@@ -59,7 +59,7 @@ class TransactionsServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def VerifyPartitions(self, request, context):
-        """Whether partitions are part of ongoing transactions that the receiver coordinates.
+        """Whether partitions are part of ongoing transactions that the receiver coordinates; or adds them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

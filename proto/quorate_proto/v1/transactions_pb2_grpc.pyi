@@ -90,7 +90,7 @@ class TransactionsStub(typing.Generic[_TransactionsWriteMarkersType, _Transactio
     """End transactions in partitions that the receiver leads; answered once the markers are committed."""
 
     VerifyPartitions: _TransactionsVerifyPartitionsType
-    """Whether partitions are part of ongoing transactions that the receiver coordinates."""
+    """Whether partitions are part of ongoing transactions that the receiver coordinates; or adds them."""
 
 TransactionsAsyncStub: typing_extensions.TypeAlias = TransactionsStub[
     grpc.aio.UnaryUnaryMultiCallable[
@@ -120,6 +120,6 @@ class TransactionsServicer(metaclass=abc.ABCMeta):
         request: quorate_proto.v1.transactions_pb2.VerifyPartitionsRequest,
         context: _ServicerContext,
     ) -> typing.Union[quorate_proto.v1.transactions_pb2.VerifyPartitionsResponse, collections.abc.Awaitable[quorate_proto.v1.transactions_pb2.VerifyPartitionsResponse]]:
-        """Whether partitions are part of ongoing transactions that the receiver coordinates."""
+        """Whether partitions are part of ongoing transactions that the receiver coordinates; or adds them."""
 
 def add_TransactionsServicer_to_server(servicer: TransactionsServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -83,9 +83,11 @@ class FrontDoor:
 
     async def _transactional_produce(self, request: Any, _: Any) -> Any:
         """Produce as ``_produce`` does, for a transactional client."""
-        tp, records, acks, timeout_ms, transactional_id = request
+        tp, records, acks, timeout_ms, transactional_id, support = request
         origin = AppendOrigin.TRANSACTIONAL_CLIENT
-        entry = ProduceEntry(TopicPartition(*tp), records, origin, transactional_id)
+        entry = ProduceEntry(
+            TopicPartition(*tp), records, origin, transactional_id, support=support
+        )
         return await self._append(entry, acks, timeout_ms)
 
     async def _append(self, entry: ProduceEntry, acks: int, timeout_ms: int) -> Any:

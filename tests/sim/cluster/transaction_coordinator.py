@@ -20,13 +20,16 @@ from quorate.broker.coordinator.transactions.marker_sender import (
 )
 from quorate.broker.coordinator.transactions.partition_verifier import refusal
 from quorate.broker.coordinator.transactions.state import transaction_decisions as decisions
+from quorate.broker.coordinator.transactions.state.ends_in_next_epoch import end_in_next_epoch
 from quorate.broker.coordinator.transactions.state.transaction_metadata import (
     AT_REST,
+    TRANSACTIONS_V2,
     ProducerEpoch,
     TransactionMetadata,
     TransactionState,
 )
 from quorate.broker.coordinator.transactions.transaction_peers import marker_request
+from quorate.broker.replication.api import TransactionSupport
 from quorate.broker.replication.serving.transaction_verification import TransactionBatch
 from quorate.common.types import BrokerId, LeaderEpoch, TopicIdPartition, TopicPartition
 from quorate_proto.v1 import errors_pb2, transactions_pb2_grpc
@@ -92,6 +95,8 @@ class Coordinator(Client):
         self._outcomes = clients.checker.truths.outcomes
         self._states: dict[str, TransactionMetadata] = {}
         self._numbers: dict[str, int] = {}
+        self._reserved: dict[str, int] = {}
+        """The numbers of transactions that leaders will have begun."""
         self._begun = 0
         self._producer_ids = _FIRST_PRODUCER_ID
         self._office = _Office(self, 0)
@@ -106,8 +111,8 @@ class Coordinator(Client):
             if is_due and not self.clients.is_stopping:
                 self._move()
             for transactional_id, found in sorted(self._states.items()):
-                overdue = decisions.time_out(found, self._now_ms())
-                if overdue is not None:
+                overdue = decisions.time_out(found, self._now_ms(), version=TRANSACTIONS_V2)
+                if isinstance(overdue, decisions.Write):
                     self._write(transactional_id, overdue.transaction)
 
     @property
@@ -158,6 +163,23 @@ class Coordinator(Client):
         decision = decisions.end(found, producer, self._now_ms(), commit=commit)
         return self._carry_out(transactional_id, decision)
 
+    async def end_in_next_epoch(
+        self, transactional_id: str, producer: ProducerEpoch, *, commit: bool
+    ) -> ProducerEpoch | None:
+        """Return who goes on, with transactions v2; None: it was not ended so."""
+        await self.pause(0.005)
+        found = self._states.get(transactional_id)
+        decision = end_in_next_epoch(found, producer, self._now_ms(), commit=commit)
+        if self._carry_out(transactional_id, decision) != errors_pb2.NONE:
+            return None
+        return self._states[transactional_id].next_producer
+
+    def number_of_next(self, transactional_id: str) -> int:
+        """Return the number of the transaction that the next batch of the producer begins."""
+        self._begun += 1
+        self._reserved[transactional_id] = self._begun
+        return self._begun
+
     def number_of(self, transactional_id: str) -> int:
         """Return the number of its newest transaction."""
         return self._numbers[transactional_id]
@@ -168,7 +190,14 @@ class Coordinator(Client):
         producer = ProducerEpoch(batch.producer_id, batch.producer_epoch)
         found = self._states.get(batch.transactional_id)
         code: int = errors_pb2.REQUEST_TIMED_OUT
-        if not self.world.chance(0.05):
+        if self.world.chance(0.05):
+            raise refusal(batch, code)
+        if batch.support is TransactionSupport.ADDED:
+            decision = decisions.add_partitions(
+                found, producer, {batch.tp}, self._now_ms(), TRANSACTIONS_V2
+            )
+            code = self._carry_out(batch.transactional_id, decision)
+        else:
             code = decisions.verify(found, producer, {batch.tp})[batch.tp]
         if code != errors_pb2.NONE:
             raise refusal(batch, code)
@@ -191,12 +220,14 @@ class Coordinator(Client):
         self._states[transactional_id] = transaction
         was_open = before is not None and before.state is TransactionState.ONGOING
         if transaction.state is TransactionState.ONGOING and not was_open:
-            self._begun += 1
-            self._numbers[transactional_id] = self._begun
+            reserved = self._reserved.pop(transactional_id, None)
+            self._begun += reserved is None
+            self._numbers[transactional_id] = reserved or self._begun
         if transaction.is_prepared:
             self.world.note(f"{transactional_id}: {transaction.state.title}, {transaction[:2]}")
-            number = self._numbers[transactional_id]
-            self._outcomes.decide(number, commit=transaction.is_commit)
+            if was_open:
+                number = self._numbers[transactional_id]
+                self._outcomes.decide(number, commit=transaction.is_commit)
             self._finish(transactional_id, transaction)
 
     def _finish(self, transactional_id: str, prepared: TransactionMetadata) -> None:
@@ -213,6 +244,7 @@ class Coordinator(Client):
                 prepared.epoch,
                 prepared.is_commit,
                 sorted(prepared.partitions),
+                prepared.client_version,
             )
         except KafkaError as error:
             if office is self._office:

@@ -3,10 +3,12 @@
 from typing import TYPE_CHECKING, Any, Final
 
 from quorate.broker.coordinator.transactions.state.transaction_metadata import ProducerEpoch
+from quorate.broker.replication.api import TransactionSupport
 from quorate.common.types import TopicIdPartition, TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.sim.cluster.client import Client, TopicPart
 from tests.sim.cluster.consumer import Consumer
+from tests.sim.world import Violation
 from tests.support.record_batches import TRANSACTIONAL, assemble, plain_records
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ _SAYS_SO: Final = frozenset(
     {
         errors_pb2.INVALID_PRODUCER_EPOCH,
         errors_pb2.INVALID_TXN_STATE,
+        errors_pb2.TRANSACTION_ABORTABLE,
         errors_pb2.INVALID_PRODUCER_ID_MAPPING,
         errors_pb2.OUT_OF_ORDER_SEQUENCE_NUMBER,
         errors_pb2.CONCURRENT_TRANSACTIONS,
@@ -27,7 +30,11 @@ _SAYS_SO: Final = frozenset(
 
 
 class TransactionalProducer(Client):
-    """One transaction after the other; a new epoch after everything that goes wrong."""
+    """One transaction after the other; a new epoch after everything that goes wrong.
+
+    Every other one has transactions v2 (KIP-890): leaders add partitions, and each end begins an
+    epoch. What it sends late must get in nowhere.
+    """
 
     def __init__(
         self, clients: "Clients", coordinator: "Coordinator", number: int, pace_s: float
@@ -40,6 +47,9 @@ class TransactionalProducer(Client):
         self._producer: ProducerEpoch | None = None
         self._sequences: dict[TopicIdPartition, int] = {}
         self._sent = 0
+        self._has_epochs = number % 2 == 1
+        added, announced = TransactionSupport.ADDED, TransactionSupport.ANNOUNCED
+        self._support = added if self._has_epochs else announced
 
     async def run(self) -> None:
         while not self.clients.is_stopping:
@@ -61,13 +71,14 @@ class TransactionalProducer(Client):
                 return False
         known = sorted(self.leaders)
         tps = draw.sample(known, min(len(known), draw.choice([1, 1, 2])))
-        partitions = {TopicPartition(*tp) for tp in tps}
-        code = await self._coordinator.add_partitions(self._id, self._producer, partitions)
-        if code == errors_pb2.CONCURRENT_TRANSACTIONS:
-            return True
-        if code != errors_pb2.NONE:
-            return False
-        transaction = self._coordinator.number_of(self._id)
+        if not self._has_epochs:
+            partitions = {TopicPartition(*tp) for tp in tps}
+            code = await self._coordinator.add_partitions(self._id, self._producer, partitions)
+            if code != errors_pb2.NONE:
+                return code == errors_pb2.CONCURRENT_TRANSACTIONS
+        coordinator = self._coordinator
+        number_of = coordinator.number_of_next if self._has_epochs else coordinator.number_of
+        transaction = number_of(self._id)
         for _ in range(draw.choice([1, 1, 3])):
             for tp in tps:
                 if not await self._write(tp, transaction, self._producer):
@@ -75,8 +86,22 @@ class TransactionalProducer(Client):
         if self.world.chance(0.1):
             return await self._stop_for_a_while(tps[0], transaction)
         commit = self.world.chance(0.7)
+        if self._has_epochs:
+            return await self._end_in_next_epoch(tps[0], transaction, commit=commit)
         code = await self._coordinator.end(self._id, self._producer, commit=commit)
         return code == errors_pb2.NONE
+
+    async def _end_in_next_epoch(self, tp: TopicPart, transaction: int, *, commit: bool) -> bool:
+        """End, and now and then send a batch of what has ended."""
+        assert self._producer is not None
+        before = self._producer
+        self._producer = await self._coordinator.end_in_next_epoch(self._id, before, commit=commit)
+        if self._producer is None:
+            return False
+        if self.world.chance(0.3) and await self._write(tp, transaction, before):
+            raise Violation(f"{self._id}: a batch of {before} got in after its end")
+        self._sequences.clear()
+        return True
 
     async def _stop_for_a_while(self, tp: TopicPart, transaction: int) -> bool:
         """Stop until the transaction may be over, and go on as if it were not."""
@@ -103,7 +128,7 @@ class TransactionalProducer(Client):
             attributes=TRANSACTIONAL,
             producer=(*producer, sequence),
         )
-        request = (tp, batch, -1, 1_500, self._id)
+        request = (tp, batch, -1, 1_500, self._id, self._support)
         for _ in range(_TRIES):
             known, answer = self.leaders.get(tp), None
             if known is not None and known[1] >= 0:
@@ -115,7 +140,8 @@ class TransactionalProducer(Client):
                 return told == tip
             if answer is not None:
                 self.check_code(answer[0], "TransactionalProduce")
-                if answer[0] in _SAYS_SO:
+                waits = errors_pb2.CONCURRENT_TRANSACTIONS if self._has_epochs else None
+                if answer[0] in _SAYS_SO and answer[0] != waits:
                     return False
             await self.pause(0.1)
             await self.look()

@@ -37,6 +37,7 @@ from tests.support.authorization_rows import (
     OPEN,
     ROWS,
     TOPIC,
+    TOPIC_DENIED,
     TRANSACTION_DENIED,
     WHO,
     Row,
@@ -198,6 +199,11 @@ WITHOUT_SCHEMA = {(0, 0), (0, 1), (0, 2), (44, 2)}
 """Versions that kio does not know: it cannot write such a request."""
 
 WITHOUT_THAT_REFUSAL = {
+    **{(24, version, CLUSTER_DENIED): "clients add to their own" for version in range(4)},
+    (24, 4, TRANSACTION_DENIED): "brokers add to the transactions of their clients",
+    (24, 5, TRANSACTION_DENIED): "as version 4",
+    (24, 4, TOPIC_DENIED): "as for the transaction",
+    (24, 5, TOPIC_DENIED): "as version 4",
     (10, 0, TRANSACTION_DENIED): "FindCoordinator finds groups alone",
     (35, 1, CLUSTER_DENIED): "DescribeLogDirs has no code for it: it tells nothing",
     (35, 2, CLUSTER_DENIED): "as version 1",

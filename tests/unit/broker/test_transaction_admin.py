@@ -55,6 +55,7 @@ class Broker:
             markers=FakeMarkers(),
             producer_ids=CountedIds(),
             wall_ms=lambda: self.now_ms,
+            transaction_version=lambda: 0,
         )
         self.admin = TransactionAdmin(
             self.coordinator, replicas.manager, authorizer, lambda: self.now_ms

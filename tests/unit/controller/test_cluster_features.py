@@ -127,7 +127,10 @@ async def test_b4_each_feature_stands_alone_and_a_check_changes_nothing(cluster:
         validate_only=True,
     )
     assert unknown.error_code == errors_pb2.FEATURE_UPDATE_FAILED
-    assert "inter_broker_protocol, metadata_version are known" in unknown.error_message
+    assert (
+        "inter_broker_protocol, metadata_version, transaction.version are known"
+        in unknown.error_message
+    )
     assert (known.error_code, known.level) == (errors_pb2.NONE, 1)
     assert cluster.image.inter_broker_protocol == NEWEST_INTER_BROKER_PROTOCOL
     (beyond,) = await asked(cluster, update(level=99))

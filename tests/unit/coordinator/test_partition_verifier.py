@@ -10,6 +10,7 @@ from quorate.broker.common.errors import KafkaError
 from quorate.broker.config.internal_topics import TRANSACTIONS_TOPIC, partition_of
 from quorate.broker.coordinator.transactions.partition_verifier import PartitionVerifier
 from quorate.broker.metadata.metadata_follower import MetadataFollower
+from quorate.broker.replication.api import TransactionSupport
 from quorate.broker.replication.serving.transaction_verification import TransactionBatch
 from quorate.broker.rpc.peer_channels import Peer, PeerChannels
 from quorate.common.types import TopicPartition
@@ -23,8 +24,12 @@ HERE = next(f"pay-{n}" for n in range(99) if partition_of(f"pay-{n}", 2) == 0)
 THERE = next(f"pay-{n}" for n in range(99) if partition_of(f"pay-{n}", 2) == 1)
 
 
-def batch(transactional_id: str, producer_id: int = 7) -> TransactionBatch:
-    return TransactionBatch(transactional_id, producer_id, 3, TP)
+def batch(
+    transactional_id: str,
+    producer_id: int = 7,
+    support: TransactionSupport = TransactionSupport.ANNOUNCED,
+) -> TransactionBatch:
+    return TransactionBatch(transactional_id, producer_id, 3, TP, support)
 
 
 class Unreachable(grpc.aio.AioRpcError):
@@ -55,7 +60,7 @@ class Leader(PeerChannels):
             identity=registered(1, 1), images=images, channels=self, local=cast("Any", self)
         )
 
-    def verify_partition(self, asked: TransactionBatch) -> int:
+    async def ask(self, asked: TransactionBatch) -> int:
         self.local.append(asked)
         return self.code
 
@@ -133,3 +138,46 @@ async def test_whoever_cannot_be_asked_makes_the_producer_send_again() -> None:
     leader.is_reachable = False
     assert await leader.told(batch(THERE)) == errors_pb2.NOT_ENOUGH_REPLICAS
     assert await Leader(with_topic=False).told(batch(HERE)) == errors_pb2.NOT_ENOUGH_REPLICAS
+
+
+@pytest.mark.parametrize("name", [HERE, THERE])
+@pytest.mark.parametrize("support", [TransactionSupport.ABORTABLE, TransactionSupport.ADDED])
+async def test_newer_producers_are_told_that_the_transaction_can_be_aborted(
+    name: str, support: TransactionSupport
+) -> None:
+    leader = Leader()
+    leader.code = errors_pb2.TRANSACTION_ABORTABLE
+    assert await leader.told(batch(name, support=support)) == errors_pb2.TRANSACTION_ABORTABLE
+    leader.code = errors_pb2.PRODUCER_FENCED
+    assert await leader.told(batch(name, support=support)) == errors_pb2.INVALID_PRODUCER_EPOCH
+
+
+async def test_a_partition_is_added_for_producers_with_transactions_v2_alone() -> None:
+    leader = Leader()
+    supports = list(TransactionSupport)
+    sent = (leader.told(batch(THERE, n, support)) for n, support in enumerate(supports))
+    assert await asyncio.gather(*sent) == [0, 0, 0]
+    (request,) = leader.requests
+    assert [query.add for query in request.transactions] == [False, False, True]
+
+
+@pytest.mark.parametrize("name", [HERE, THERE])
+async def test_a_leader_asks_again_while_the_previous_transaction_is_not_complete(
+    name: str,
+) -> None:
+    leader = Leader()
+    leader.code = errors_pb2.CONCURRENT_TRANSACTIONS
+    added = batch(name, support=TransactionSupport.ADDED)
+    asked = asyncio.ensure_future(leader.told(added))
+    await pass_time(0.5)
+    assert not asked.done()
+    leader.code = errors_pb2.NONE
+    await pass_time(0.1)
+    assert await asked == errors_pb2.NONE
+
+
+async def test_after_a_second_the_producer_has_to_ask_again() -> None:
+    leader = Leader()
+    leader.code = errors_pb2.CONCURRENT_TRANSACTIONS
+    added = batch(HERE, support=TransactionSupport.ADDED)
+    assert await leader.told(added) == errors_pb2.CONCURRENT_TRANSACTIONS

@@ -203,11 +203,11 @@ def test_kip_890_a_partition_is_verified_while_its_transaction_is_open() -> None
 
 
 def test_what_is_open_for_too_long_is_aborted_and_its_producer_fenced() -> None:
-    assert decisions.time_out(ONGOING, NOW_MS + 60_000) is None
+    assert decisions.time_out(ONGOING, NOW_MS + 60_000) == INVALID_STATE
     fenced = written(decisions.time_out(ONGOING, NOW_MS + 60_001))
     assert (fenced.state, fenced.epoch) == (State.PREPARE_ABORT, 5)
     for found in (*AT_REST, COMMIT, ABORT):
-        assert decisions.time_out(found, NOW_MS + 10**9) is None
+        assert decisions.time_out(found, NOW_MS + 10**9) == INVALID_STATE
 
 
 def test_ids_at_rest_are_forgotten_in_the_end() -> None:
@@ -223,7 +223,8 @@ def test_ids_at_rest_are_forgotten_in_the_end() -> None:
 
 def test_bytes_of_a_transaction_are_kafkas() -> None:
     assert log_format.encode_key("tx") == b"\0\0\0\x02tx"
-    value = log_format.encode(ONGOING._replace(partitions=frozenset({TP, OTHER})))
+    both = ONGOING._replace(partitions=frozenset({TP, OTHER}))
+    value = log_format.encode(both, log_format.PLAIN)
     assert (
         value
         == bytes.fromhex(
@@ -239,7 +240,46 @@ def test_bytes_of_a_transaction_are_kafkas() -> None:
             "00000000000f4240"  # start
         )
     )
-    assert log_format.encode(EMPTY)[17:21] == b"\xff\xff\xff\xff", "no partitions: null"
+    empty = log_format.encode(EMPTY, log_format.PLAIN)
+    assert empty[17:21] == b"\xff\xff\xff\xff", "no partitions: null"
+
+
+def test_bytes_with_tagged_fields_are_kafkas() -> None:
+    value = log_format.encode(
+        ONGOING._replace(
+            partitions=frozenset({TP, OTHER}),
+            previous_producer_id=5,
+            next_producer_id=9,
+            client_version=2,
+        ),
+    )
+    assert (
+        value
+        == bytes.fromhex(
+            "0001"  # version
+            "0000000000000007"  # producer id
+            "0004"  # epoch
+            "0000ea60"  # timeout
+            "01"  # Ongoing
+            "03"
+            "07" + b"orders".hex() + "020000000000"
+            "09" + b"payments".hex() + "020000000300"
+            "00000000000f4240"  # last update
+            "00000000000f4240"  # start
+            "03"
+            "00080000000000000005"  # previous producer id
+            "01080000000000000009"  # next producer id
+            "02020002"  # transaction.version of the client
+        )
+    )
+    assert log_format.encode(EMPTY)[17:] == bytes.fromhex(
+        "00 00000000000f4240 ffffffffffffffff 00"
+    ), "no partitions: null"
+
+
+def test_tagged_fields_of_newer_releases_are_passed_over() -> None:
+    newer = log_format.encode(ONGOING)[:-1] + bytes.fromhex("01 03 02 0004")
+    assert log_format.decode(newer) == ONGOING
 
 
 STATES = st.sampled_from([state for state in State if state <= State.COMPLETE_ABORT])
@@ -259,7 +299,9 @@ INT64 = st.integers(-1, 2**63 - 1)
         INT64,
         INT64,
         last_epoch=st.just(-1),
-        previous_producer_id=st.just(-1),
+        previous_producer_id=INT64,
+        next_producer_id=INT64,
+        client_version=st.integers(0, 2),
     ),
 )
 def test_what_is_written_is_read_again(

@@ -238,11 +238,11 @@ async def test_what_is_open_for_too_long_is_aborted(
     shard = await world.lead()
     producer = await opened(shard)
     await pass_time(59)
-    assert shard.abort_overdue() == 0
+    assert await shard.abort_overdue() == 0
     assert state_of(shard) is State.ONGOING
     await pass_time(2)
-    assert shard.abort_overdue() == 1
-    assert shard.abort_overdue() == 0
+    assert await shard.abort_overdue() == 1
+    assert await shard.abort_overdue() == 0
     await pass_time(1)
     assert state_of(shard) is State.COMPLETE_ABORT
     code = await shard.end_transaction("pay", producer, commit=True)
@@ -254,9 +254,9 @@ async def test_time_runs_out_whoever_coordinates(world: World) -> None:
     await opened(await world.lead())
     await pass_time(30)
     shard = await world.lead()
-    assert shard.abort_overdue() == 0
+    assert await shard.abort_overdue() == 0
     await pass_time(31)
-    assert shard.abort_overdue() == 1
+    assert await shard.abort_overdue() == 1
     await pass_time(1)
     assert state_of(shard) is State.COMPLETE_ABORT
 

@@ -54,16 +54,37 @@ class Producer:
         self._told = told
         self._random = chance
         self._life = object()
+        self._has_epochs = chance.random() < 0.5
+        """Whether it has transactions v2, so that each end gives it a new epoch."""
+        self._late: tuple[ProducerEpoch, TopicPartition, str] | None = None
 
     async def run(self) -> None:
         """Until it is shut out, crashes or has done enough."""
         producer = await self._come_up(None)
         while producer is not None and self._random.random() < 0.9:
-            going_on = await self._transaction(producer)
-            if not going_on:
+            producer = await self._transaction(producer)
+            if producer is None:
                 return
-            if self._random.random() < 0.2:
+            late = self._late
+            if self._random.random() < 0.2 or self._is_upgraded():
                 producer = await self._come_up(producer)
+            if producer is not None and late is not None:
+                await self._send_late(*late)
+
+    def _is_upgraded(self) -> bool:
+        """Now and then it goes over to the other version; to a newer one in a new epoch, as
+        clients do."""
+        if self._random.random() < 0.9:
+            return False
+        self._has_epochs = not self._has_epochs
+        return self._has_epochs
+
+    async def _send_late(self, producer: ProducerEpoch, tp: TopicPartition, record: str) -> None:
+        """A batch of a transaction that has ended arrives: it must not get in."""
+        self._late = None
+        if not await self._ask(partial(self._add, producer, tp), patience=3):
+            return
+        assert not self._world.partitions[tp].write(producer, f"{record}-late"), "got in"
 
     async def _come_up(self, own: ProducerEpoch | None) -> ProducerEpoch | None:
         while True:
@@ -80,16 +101,19 @@ class Producer:
             assert holder is self._life, f"{producer} was given to two"
             return producer
 
-    async def _transaction(self, producer: ProducerEpoch) -> bool:
+    async def _transaction(self, producer: ProducerEpoch) -> ProducerEpoch | None:
+        """Return who goes on after it, or None if nobody does."""
         self._told.begun += 1
         record = f"{self._name}-{self._told.begun}"
         for tp in self._random.sample(TPS, self._random.randint(1, len(TPS))):
             if not await self._ask(partial(self._add, producer, tp)):
-                return False
+                return None
             if not self._world.partitions[tp].write(producer, record):
-                return False
+                return None
             if self._random.random() < 0.05:
-                return False
+                return None
+            if self._has_epochs:
+                self._late = producer, tp, record
             await self._pause()
         if self._random.random() < 0.1:
             await pass_time(2 * TIMEOUT_MS / 1000)
@@ -98,18 +122,26 @@ class Producer:
         if not ended and self._random.random() < 0.5:
             commit = not commit  # Somebody has lost patience, and wants the other thing.
             ended = await self._ask(partial(self._end, producer, commit))
-        if ended:
-            self._told.ends[record] = commit
-        return ended
+        if not ended:
+            return None
+        self._told.ends[record] = commit
+        return self._next
 
-    def _end(
-        self, producer: ProducerEpoch, commit: bool, shard: TransactionShard
-    ) -> Awaitable[int]:
-        return shard.end_transaction(self._name, producer, commit=commit)
+    async def _end(self, producer: ProducerEpoch, commit: bool, shard: TransactionShard) -> int:
+        if self._has_epochs:
+            self._next = await shard.end_in_next_epoch(self._name, producer, commit=commit)
+            assert self._next != producer, "an end begins an epoch"
+            holder = self._told.given.setdefault(self._next, self._life)
+            assert holder is self._life, f"{self._next} was given to two"
+            return errors_pb2.NONE
+        self._next = producer
+        return await shard.end_transaction(self._name, producer, commit=commit)
 
     def _add(
         self, producer: ProducerEpoch, tp: TopicPartition, shard: TransactionShard
     ) -> Awaitable[int]:
+        if self._has_epochs:
+            return shard.add_for_leader(self._name, producer, {tp})
         return shard.add_partitions(self._name, producer, {tp})
 
     async def _ask(
@@ -142,6 +174,7 @@ class Run:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.world = World()
+        self.world.transaction_version = seed % 3
         self.told = Told()
         self.tasks: set[asyncio.Task[None]] = set()
         self.world.log.fate = self._fate
@@ -180,7 +213,7 @@ class Run:
         elif chosen < 0.4:
             self.world.partitions.away ^= {self.random.choice(TPS)}
         elif chosen < 0.5 and self.world.shard is not None:
-            self.world.shard.abort_overdue()
+            await self.world.shard.abort_overdue()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -197,7 +230,7 @@ class Run:
         for outcome in await asyncio.gather(*self.tasks, return_exceptions=True):
             assert outcome is None or isinstance(outcome, asyncio.CancelledError), outcome
         for _ in range(3):
-            shard.abort_overdue()
+            await shard.abort_overdue()
             await pass_time(60)
         assert all(found.state in AT_REST for _, found in shard)
 

@@ -19,6 +19,7 @@ from quorate.broker.coordinator.transactions.marker_sender import MarkerSender
 from quorate.broker.coordinator.transactions.producer_ids import ProducerIds
 from quorate.broker.coordinator.transactions.state import transaction_log_format as log_format
 from quorate.broker.coordinator.transactions.state.transaction_metadata import (
+    TRANSACTIONS_V2,
     ProducerEpoch,
     TransactionMetadata,
     TransactionState,
@@ -105,8 +106,12 @@ class Partition:
         self.open.setdefault(producer.producer_id, []).append(record)
         return True
 
-    def end(self, producer: ProducerEpoch, committed: bool, coordinator_epoch: int) -> None:
+    def end(
+        self, producer: ProducerEpoch, committed: bool, coordinator_epoch: int, version: int
+    ) -> None:
         producer_id = producer.producer_id
+        if version >= TRANSACTIONS_V2 and producer_id in self.open:
+            assert producer.epoch != self.epochs[producer_id], "ends what came after it"
         if coordinator_epoch < self.coordinator_epochs.get(producer_id, -1):
             raise KafkaError(errors_pb2.TRANSACTION_COORDINATOR_FENCED, "a newer coordinator")
         if producer.epoch < self.epochs.get(producer_id, 0):
@@ -138,13 +143,14 @@ class Partitions(MarkerSender):
         producer_epoch: int,
         committed: bool,
         partitions: Iterable[TopicPartition],
+        transaction_version: int = 0,
     ) -> frozenset[TopicPartition]:
         done = set()
         for tp in sorted(partitions):
             await pass_time(self.pause_s())
             if tp not in self.away:
                 producer = ProducerEpoch(producer_id, producer_epoch)
-                self[tp].end(producer, committed, coordinator_epoch)
+                self[tp].end(producer, committed, coordinator_epoch, transaction_version)
                 self.sent.append((tp, producer, committed))
                 done.add(tp)
         return frozenset(done)
@@ -168,6 +174,7 @@ class World:
         self.partitions = Partitions()
         self.shard: TransactionShard | None = None
         self._producer_ids = CountedIds()
+        self.transaction_version = 0
 
     async def lead(self) -> TransactionShard:
         """Somebody leads from now on, and has read the log."""
@@ -187,6 +194,7 @@ class World:
             markers=self.partitions,
             producer_ids=self._producer_ids,
             wall_ms=self.wall_ms,
+            transaction_version=lambda: self.transaction_version,
         )
 
     def last_state(self, transactional_id: str) -> TransactionState | None:

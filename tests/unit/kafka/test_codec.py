@@ -253,6 +253,15 @@ REQUESTS: dict[int, dict[str, Any]] = {
         "v3_and_below_producer_id": 7,
         "v3_and_below_producer_epoch": 1,
         "v3_and_below_topics": [{"name": "t", "partitions": [0, 2]}],
+        "transactions": [
+            {
+                "transactional_id": "pay",
+                "producer_id": 7,
+                "producer_epoch": 1,
+                "verify_only": True,
+                "topics": [{"name": "t", "partitions": [0, 2]}],
+            }
+        ],
     },
     25: {"transactional_id": "pay", "producer_id": 7, "producer_epoch": 1, "group_id": "g"},
     26: {"transactional_id": "pay", "producer_id": 7, "producer_epoch": 1, "committed": True},

@@ -151,7 +151,7 @@ async def test_what_a_transaction_wrote_and_its_end_are_replayed_as_they_were_to
     await asyncio.sleep(0)
     broker.store.flush()
     assert await asyncio.gather(*appended) == [0, 1]
-    marked = asyncio.ensure_future(broker.end_transaction(TOPIC, EndMarker(*WHO[1:], True, 3)))
+    marked = asyncio.ensure_future(broker.end_transaction(TOPIC, EndMarker(*WHO[1:3], True, 3)))
     await asyncio.sleep(0)
     broker.store.flush()
     assert await marked == errors_pb2.NONE
@@ -164,7 +164,7 @@ async def test_a_fenced_producer_writes_nothing(broker: BrokerReplicas) -> None:
     await broker.lead(TOPIC, isr=(1,), replicas=(1,), is_init=True)
     hosted = broker.hosted(TOPIC)
     led = led_partition(broker)
-    marked = asyncio.ensure_future(broker.end_transaction(TOPIC, EndMarker(*WHO[1:], False, 3)))
+    marked = asyncio.ensure_future(broker.end_transaction(TOPIC, EndMarker(*WHO[1:3], False, 3)))
     await asyncio.sleep(0)
     broker.store.flush()
     assert await marked == errors_pb2.NONE
@@ -243,7 +243,7 @@ async def test_kip_890_offsets_of_a_transaction_wait_for_its_coordinators_word(
     sent = [asyncio.ensure_future(led.append(RECORDS, WHO)) for _ in range(2)]
     await soon(broker)
     assert broker.hosted(TOPIC).log.log_end_offset == 0
-    assert set(coordinator.asked) == {TransactionBatch(*WHO, TopicPartition(TOPIC, 0))}
+    assert set(coordinator.asked) == {TransactionBatch(*WHO[:3], TopicPartition(TOPIC, 0))}
     coordinator.asked.clear()
     coordinator.answer.set_result(None)
     await soon(broker)
@@ -278,7 +278,7 @@ async def test_kip_890_a_transaction_that_ends_while_it_is_asked_about_is_over(
 ) -> None:
     led, coordinator = verified
     sent = asyncio.ensure_future(led.append(RECORDS, WHO))
-    marked = asyncio.ensure_future(broker.end_transaction(TOPIC, EndMarker(*WHO[1:], True, 3)))
+    marked = asyncio.ensure_future(broker.end_transaction(TOPIC, EndMarker(*WHO[1:3], True, 3)))
     await soon(broker)
     assert await marked == errors_pb2.NONE
     coordinator.answer.set_result(None)

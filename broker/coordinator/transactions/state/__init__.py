@@ -7,5 +7,6 @@ clocks, sockets, logs or tasks.
 
 - ``transaction``: the metadata of a transactional id.
 - ``transaction_decisions``: the effect of each request, timeout and completion.
+- ``ends_in_next_epoch``: the ends of transactions v2.
 - ``transaction_log_format``: its format in __transaction_state.
 """

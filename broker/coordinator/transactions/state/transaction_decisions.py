@@ -12,6 +12,8 @@ from quorate.broker.coordinator.transactions.state.transaction_metadata import (
     AT_REST,
     LAST_EPOCH,
     NO_EPOCH,
+    NO_PRODUCER_ID,
+    TRANSACTIONS_V2,
     ProducerEpoch,
     TransactionMetadata,
     TransactionState,
@@ -141,8 +143,16 @@ def add_partitions(
     producer: ProducerEpoch,
     partitions: Set[TopicPartition],
     now_ms: int,
+    client_version: int = 0,
 ) -> Decision:
-    """Add ``partitions`` to the transaction; the first ones begin it."""
+    """Add ``partitions`` to the transaction; the first ones begin it.
+
+    With transactions v2 the leader of a partition asks, when it gets the first batch. That batch
+    may be late, so no transaction begins in an epoch that has had one which ended without a new
+    epoch. Kafka's clients start a new epoch before their first transaction v2.
+    """
+    if found is not None and found.is_prepared and producer == found.next_producer:
+        return Refused(errors_pb2.CONCURRENT_TRANSACTIONS)
     refused = _refusal(found, producer)
     if refused is not None or found is None:
         return refused or Refused(errors_pb2.INVALID_PRODUCER_ID_MAPPING)
@@ -151,27 +161,45 @@ def add_partitions(
     if found.state is TransactionState.ONGOING:
         if partitions <= found.partitions:
             return Done(found)
-        return Write(found._replace(partitions=found.partitions | partitions, updated_ms=now_ms))
+        return Write(
+            found._replace(
+                partitions=found.partitions | partitions,
+                updated_ms=now_ms,
+                client_version=client_version,
+            )
+        )
+    if client_version >= TRANSACTIONS_V2 and _has_used_its_epoch(found):
+        return Refused(errors_pb2.TRANSACTION_ABORTABLE)
     return Write(
         found._replace(
             state=TransactionState.ONGOING,
             partitions=frozenset(partitions),
             started_ms=now_ms,
             updated_ms=now_ms,
+            previous_producer_id=NO_PRODUCER_ID,
+            client_version=client_version,
         )
     )
+
+
+def _has_used_its_epoch(found: TransactionMetadata) -> bool:
+    """Return whether the present epoch of a producer at rest has had a transaction."""
+    return found.state is not TransactionState.EMPTY and found.client_version < TRANSACTIONS_V2
 
 
 def end(
     found: TransactionMetadata | None, producer: ProducerEpoch, now_ms: int, *, commit: bool
 ) -> Decision:
-    """Decide the end of a transaction. A repeated request learns whether the end is complete."""
+    """Decide the end of a transaction by a client without transactions v2, which keeps its epoch.
+
+    A repeated request learns whether the end is complete.
+    """
     refused = _refusal(found, producer)
     if refused is not None or found is None:
         return refused or Refused(errors_pb2.INVALID_PRODUCER_ID_MAPPING)
     if found.state is TransactionState.ONGOING:
         state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
-        return Write(found._replace(state=state, updated_ms=now_ms))
+        return Write(found._replace(state=state, updated_ms=now_ms, client_version=0))
     if found.state is TransactionState.EMPTY or found.is_commit is not commit:
         return Refused(errors_pb2.INVALID_TXN_STATE)
     return Refused(errors_pb2.CONCURRENT_TRANSACTIONS) if found.is_prepared else Done(found)
@@ -194,7 +222,13 @@ def verify(
     }
 
 
-def abort(found: TransactionMetadata | None, now_ms: int) -> Refused | Write:
+def abort(
+    found: TransactionMetadata | None,
+    now_ms: int,
+    *,
+    version: int = 0,
+    new_producer_id: int | None = None,
+) -> Refused | Write | NeedsProducerId:
     """Abort a transaction for an operator, before its timeout."""
     if found is None:
         return Refused(errors_pb2.TRANSACTIONAL_ID_NOT_FOUND)
@@ -202,20 +236,41 @@ def abort(found: TransactionMetadata | None, now_ms: int) -> Refused | Write:
         return Refused(errors_pb2.CONCURRENT_TRANSACTIONS)
     if found.state is not TransactionState.ONGOING:
         return Refused(errors_pb2.INVALID_TXN_STATE)
-    return Write(_fenced(found, now_ms))
+    return _ended_for(found, now_ms, version, new_producer_id)
 
 
-def time_out(found: TransactionMetadata, now_ms: int) -> Write | None:
-    """Abort a transaction that is open for too long, and fence its producer; None if it is not."""
-    return Write(_fenced(found, now_ms)) if found.is_overdue(now_ms) else None
+def time_out(
+    found: TransactionMetadata | None,
+    now_ms: int,
+    *,
+    version: int = 0,
+    new_producer_id: int | None = None,
+) -> Refused | Write | NeedsProducerId:
+    """Abort a transaction that is open for too long; refused if it is not."""
+    if found is None or not found.is_overdue(now_ms):
+        return Refused(errors_pb2.INVALID_TXN_STATE)
+    return _ended_for(found, now_ms, version, new_producer_id)
+
+
+def _ended_for(
+    found: TransactionMetadata, now_ms: int, version: int, new_producer_id: int | None
+) -> Write | NeedsProducerId:
+    """Abort in the producer's place.
+
+    ``version`` is the cluster's transaction.version. From 2 on the producer may learn the new epoch
+    by asking for the abort itself, and go on, as in Kafka. Below that it is fenced.
+    """
+    if version < TRANSACTIONS_V2:
+        return Write(_fenced(found, now_ms))
+    if found.epochs_are_used_up and new_producer_id is None:
+        return NeedsProducerId()
+    state = TransactionState.PREPARE_ABORT
+    return Write(found.ended_in_next_epoch(state, now_ms, new_producer_id))
 
 
 def complete(found: TransactionMetadata, now_ms: int) -> Write:
     """Complete the prepared transaction ``found``, whose markers are all written."""
-    assert found.is_prepared, f"{found.state.title}: only what is prepared can be completed"
-    committed = found.state is TransactionState.PREPARE_COMMIT
-    state = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
-    return Write(found._replace(state=state, partitions=_NOTHING, updated_ms=now_ms))
+    return Write(found.completed(now_ms))
 
 
 def is_expired(found: TransactionMetadata, expiration_ms: int, now_ms: int) -> bool:
@@ -233,10 +288,14 @@ def _refusal(found: TransactionMetadata | None, producer: ProducerEpoch) -> Refu
 
 
 def _fenced(found: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """Return the transaction prepared for abort, in an epoch that its producer does not have."""
+    """Return the transaction prepared for abort, in an epoch that its producer does not have.
+
+    ``client_version`` says that this producer cannot learn that epoch by a repeated end.
+    """
     return found._replace(
         state=TransactionState.PREPARE_ABORT,
         epoch=found.epoch + 1,
         last_epoch=NO_EPOCH,
         updated_ms=now_ms,
+        client_version=0,
     )
