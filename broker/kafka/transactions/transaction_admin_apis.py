@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from quorate.broker.common.errors import KafkaError
-from quorate.broker.common.linear_pattern import InvalidPattern, LinearPattern
+from quorate.broker.common.regular_expressions import compiled_regex
 from quorate.broker.coordinator.transactions.state.transaction_metadata import (
     NEVER_MS,
     TransactionMetadata,
@@ -214,7 +214,8 @@ async def list_transactions(
     Raises:
         KafkaError: INVALID_REGULAR_EXPRESSION.
     """
-    pattern = _pattern(request.get("transactional_id_pattern"))
+    regex = request.get("transactional_id_pattern")
+    pattern = compiled_regex(regex) if regex else None
     rights = services.authorizer.rights_of(context)
     wanted_states = {STATES[name] for name in request["state_filters"] if name in STATES}
     unknown = [name for name in request["state_filters"] if name not in STATES]
@@ -233,7 +234,7 @@ async def list_transactions(
         if (not request["state_filters"] or found.state in wanted_states)
         and (not producer_ids or found.producer_id in producer_ids)
         and (least_ms < 0 or is_older(found, least_ms, now_ms))
-        and (pattern is None or await services.turns.carry_out(pattern.matching(transactional_id)))
+        and (pattern is None or pattern.fullmatch(transactional_id))
         and rights.may(
             AclOperation.DESCRIBE,
             ResourceType.TRANSACTIONAL_ID,
@@ -249,19 +250,6 @@ async def list_transactions(
         "transaction_states": listed,
     }
     return values
-
-
-def _pattern(text: str | None) -> LinearPattern | None:
-    """Return the pattern of wanted transactional ids (KIP-1152), or None if all are wanted.
-
-    Raises:
-        KafkaError: INVALID_REGULAR_EXPRESSION.
-    """
-    try:
-        return LinearPattern(text) if text else None
-    except InvalidPattern as error:
-        message = f"pattern {text!r} of transactional ids: {error}"
-        raise KafkaError(errors_pb2.INVALID_REGULAR_EXPRESSION, message) from None
 
 
 def is_older(found: TransactionMetadata, duration_ms: int, now_ms: int) -> bool:

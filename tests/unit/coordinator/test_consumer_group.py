@@ -3,6 +3,7 @@
 import pytest
 
 from quorate.broker.common.errors import KafkaError
+from quorate.broker.common.regular_expressions import REGEX_LENGTH_MAX
 from quorate.broker.coordinator.groups.consumer.consumer_member import MemberState
 from quorate.broker.coordinator.groups.consumer.group_epochs import ConsumerGroupState
 from quorate.broker.coordinator.groups.consumer.heartbeat_messages import (
@@ -12,7 +13,6 @@ from quorate.broker.coordinator.groups.consumer.heartbeat_messages import (
     check_heartbeat,
 )
 from quorate.broker.coordinator.groups.consumer.regular_expressions import (
-    REGEX_LENGTH_MAX,
     ResolvedRegex,
     matching_topics,
 )

@@ -1,20 +1,14 @@
 """Subscriptions to all topics whose names match a regular expression of RE2 (KIP-848).
 
-RE2 takes time in proportion to the name, whatever the expression is, so a client cannot stop the
-broker with one. Names are matched in steps, because there may be very many topics.
+Names are matched in steps, because there may be very many topics.
 """
 
 from collections.abc import Collection, Sequence
-from typing import Any, Final, NamedTuple
-
-import re2
+from typing import NamedTuple
 
 from quorate.broker.common.errors import KafkaError
+from quorate.broker.common.regular_expressions import CompiledRegex, compiled_regex
 from quorate.broker.common.steps import ITEMS_IN_A_STEP, Steps
-from quorate_proto.v1 import errors_pb2
-
-REGEX_LENGTH_MAX: Final = 4096
-"""The longest regular expression. RE2 compiles one of this length in a few milliseconds."""
 
 
 class ResolvedRegex(NamedTuple):
@@ -26,15 +20,6 @@ class ResolvedRegex(NamedTuple):
     resolved_ms: int
 
 
-def check_regex(regex: str) -> None:
-    """Check that a regular expression can be used.
-
-    Raises:
-        KafkaError: INVALID_REGULAR_EXPRESSION.
-    """
-    _compiled(regex)
-
-
 def matching_topics(
     regexes: Sequence[str], names: Collection[str]
 ) -> Steps[dict[str, frozenset[str]]]:
@@ -44,12 +29,12 @@ def matching_topics(
     """
     matching: dict[str, frozenset[str]] = {}
     for regex in regexes:
+        matching[regex] = frozenset()
+        pattern = _known(regex)
+        if pattern is None:
+            continue
         found: set[str] = set()
-        try:
-            pattern = _compiled(regex)
-        except KafkaError:
-            pattern = None
-        for number, name in enumerate(names if pattern is not None else ()):
+        for number, name in enumerate(names):
             if pattern.fullmatch(name):
                 found.add(name)
             if not number % ITEMS_IN_A_STEP:
@@ -58,18 +43,8 @@ def matching_topics(
     return matching
 
 
-def _compiled(regex: str) -> Any:  # noqa: ANN401
-    if len(regex) > REGEX_LENGTH_MAX:
-        raise _invalid(
-            f"a regular expression of {len(regex)} characters: at most {REGEX_LENGTH_MAX}"
-        )
-    options = re2.Options()
-    options.log_errors = False
+def _known(regex: str) -> CompiledRegex | None:
     try:
-        return re2.compile(regex, options)
-    except re2.error as error:
-        raise _invalid(f"regular expression {regex!r} is not valid (RE2): {error}") from error
-
-
-def _invalid(message: str) -> KafkaError:
-    return KafkaError(errors_pb2.INVALID_REGULAR_EXPRESSION, message)
+        return compiled_regex(regex)
+    except KafkaError:
+        return None

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from quorate.broker.common.errors import KafkaError
+from quorate.broker.common.regular_expressions import compiled_regex
 from quorate.broker.coordinator.groups.consumer import consumer_log_format as log_format
 from quorate.broker.coordinator.groups.consumer.consumer_member import (
     JOINING_EPOCH,
@@ -18,7 +19,6 @@ from quorate.broker.coordinator.groups.consumer.group_epochs import GroupEpochs
 from quorate.broker.coordinator.groups.consumer.heartbeat_messages import HeartbeatRequest
 from quorate.broker.coordinator.groups.consumer.regular_expressions import (
     ResolvedRegex,
-    check_regex,
 )
 from quorate.broker.coordinator.shards.coordinator_records import LogRecord
 from quorate_proto.v1 import errors_pb2
@@ -162,7 +162,7 @@ class Subscribing(GroupEpochs):
 
     def _check_new_regex(self, regex: str) -> None:
         if regex and regex not in self.members.topic_regexes:
-            check_regex(regex)
+            compiled_regex(regex)
 
     def _replace(
         self, former: ConsumerMember, member_id: str
