@@ -81,13 +81,17 @@ class Member:
             message = self._consumer.poll(0.05)
             if message is None or message.error():
                 continue
-            place = message.topic(), message.partition()
-            self._notes.consumed(self.name, place, message.offset())
+            topic, partition, offset = message.topic(), message.partition(), message.offset()
+            assert topic is not None
+            assert partition is not None
+            assert offset is not None
+            self._notes.consumed(self.name, (topic, partition), offset)
+            after = TopicPartition(topic, partition, offset + 1)
             try:
-                self._consumer.commit(message, asynchronous=False)
+                self._consumer.commit(offsets=[after], asynchronous=False)
             except KafkaException:
                 continue  # Whoever gets the partition reads the record again.
-            self._notes.committed(place, message.offset() + 1)
+            self._notes.committed((topic, partition), offset + 1)
         self._consumer.close()
 
     def _assigned(self, _consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:

@@ -118,7 +118,7 @@ class GroupShard(ConsumerGroupShard):
         """
         known = self._committing(group_id, generation_id)
         if known is None:
-            return errors_pb2.GROUP_ID_NOT_FOUND if knows_epochs else errors_pb2.ILLEGAL_GENERATION
+            return errors_pb2.ILLEGAL_GENERATION
         if isinstance(known.group, ConsumerGroup):
             code = known.group.check_commit(member_id, instance_id, generation_id, commits)
             if generation_id >= 0 and not knows_epochs and not code:

@@ -27,7 +27,6 @@ from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 
 _FIRST_FETCH_OF_MANY: Final = 8
-_FIRST_COMMIT_WITH_EPOCH: Final = 9
 _FIRST_TXN_COMMIT_WITH_LOADING: Final = 2
 _FIRST_TXN_COMMIT_WITH_ABORTABLE: Final = 4
 _FIRST_TXN_COMMIT_THAT_ADDS: Final = 5
@@ -69,7 +68,7 @@ async def offset_commit(
             request.get("group_instance_id"),
             request["generation_id_or_member_epoch"],
             commits,
-            knows_epochs=context.version >= _FIRST_COMMIT_WITH_EPOCH,
+            knows_epochs=context.version >= _FIRST_COMMIT_WITH_UNKNOWN_GROUPS,
         )
         if code == errors_pb2.ILLEGAL_GENERATION and not is_known:
             code = _code_of_unknown_group(context.version)
