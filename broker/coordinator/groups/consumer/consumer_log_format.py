@@ -290,7 +290,7 @@ def _read_member(reader: _FlexibleReader) -> MemberMetadata:
     instance_id, rack_id = reader.compact_text(), reader.compact_text()
     client_id, client_host = reader.compact_text() or "", reader.compact_text() or ""
     names = reader.array(reader.compact_text)
-    return MemberMetadata(
+    metadata = MemberMetadata(
         instance_id,
         rack_id,
         client_id,
@@ -300,6 +300,8 @@ def _read_member(reader: _FlexibleReader) -> MemberMetadata:
         reader.int32(),
         reader.compact_text(),
     )
+    reader.tags()
+    return metadata
 
 
 def _read_target_epoch(reader: _FlexibleReader) -> TargetEpoch:
@@ -312,7 +314,9 @@ def _tagged_int64(reader: _FlexibleReader) -> int:
 
 
 def _read_target(reader: _FlexibleReader) -> Partitions:
-    return dict(reader.array(lambda: _read_topic(reader)))
+    target = dict(reader.array(lambda: _read_topic(reader)))
+    reader.tags()
+    return target
 
 
 def _read_topic(reader: _FlexibleReader) -> tuple[TopicId, frozenset[int]]:
@@ -327,6 +331,7 @@ def _read_current(reader: _FlexibleReader) -> CurrentAssignment:
         raise UnknownRecord(f"member in state {state}")
     assigned = dict(reader.array(lambda: _read_owned(reader, epoch)))
     revoking = dict(reader.array(lambda: _read_owned(reader, epoch)))
+    reader.tags()
     return CurrentAssignment(epoch, previous_epoch, MemberState(state), assigned, revoking)
 
 
@@ -348,7 +353,9 @@ def _epochs(tagged: bytes) -> Iterator[int]:
 
 def _read_regex(reader: _FlexibleReader) -> ResolvedRegex:
     names = reader.array(reader.compact_text)
-    return ResolvedRegex(frozenset(name for name in names if name), reader.int64(), reader.int64())
+    version, resolved_ms = reader.int64(), reader.int64()
+    reader.tags()
+    return ResolvedRegex(frozenset(name for name in names if name), version, resolved_ms)
 
 
 _ABOUT_ONE: Final = frozenset({_MEMBER, _TARGET, _CURRENT, _REGEX})
