@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat (68) and ConsumerGroupDescribe (69): groups of the consumer protocol
 (KIP-848)."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 from uuid import UUID
 
@@ -123,11 +123,11 @@ def _read(context: RequestContext, request: Message) -> HeartbeatRequest:
 
 
 def _claimed(topics: Iterable[Message]) -> Partitions:
-    claimed: dict[TopicId, frozenset[int]] = {}
+    claimed: dict[TopicId, set[int]] = {}
     for topic in topics:
         topic_id = TopicId(topic["topic_id"].bytes)
-        claimed[topic_id] = claimed.get(topic_id, frozenset()) | frozenset(topic["partitions"])
-    return {topic_id: own for topic_id, own in claimed.items() if own}
+        claimed.setdefault(topic_id, set()).update(topic["partitions"])
+    return {topic_id: frozenset(own) for topic_id, own in claimed.items() if own}
 
 
 async def _require_described(
@@ -207,9 +207,9 @@ async def _described(services: KafkaServices, context: RequestContext, group_id:
 
 def _member(services: KafkaServices, group: ConsumerGroup, member: ConsumerMember) -> Message:
     metadata, current = member.metadata, member.current
-    owned: dict[TopicId, frozenset[int]] = {}
+    owned: dict[TopicId, set[int]] = {}
     for topic_id, partition in current.partitions():
-        owned[topic_id] = owned.get(topic_id, frozenset()) | {partition}
+        owned.setdefault(topic_id, set()).add(partition)
     return {
         "member_id": member.member_id,
         "instance_id": metadata.instance_id,
@@ -225,7 +225,7 @@ def _member(services: KafkaServices, group: ConsumerGroup, member: ConsumerMembe
     }
 
 
-def _assignment(services: KafkaServices, partitions: Partitions) -> Message:
+def _assignment(services: KafkaServices, partitions: Mapping[TopicId, Iterable[int]]) -> Message:
     """Return the partitions of topics that exist."""
     return {
         "topic_partitions": [
