@@ -302,8 +302,15 @@ def _admin() -> list[Api]:
 def _telemetry() -> list[Api]:
     telemetry = telemetry_apis
     return [
-        _api(71, "GetTelemetrySubscriptions", (0, 0), 0, telemetry.get_telemetry_subscriptions),
-        _api(72, "PushTelemetry", (0, 0), 0, telemetry.push_telemetry),
+        _api(
+            71,
+            "GetTelemetrySubscriptions",
+            (0, 0),
+            0,
+            telemetry.get_telemetry_subscriptions,
+            is_pipelined=True,
+        ),
+        _api(72, "PushTelemetry", (0, 0), 0, telemetry.push_telemetry, is_pipelined=True),
     ]
 
 

@@ -5,7 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.cimpl import NewTopic
 
 from quorate.testing import RunningCluster
 from quorate.testing.pytest_plugin import ClusterFactory
@@ -43,7 +45,8 @@ def test_a_request_finds_the_effect_of_the_one_before_on_its_connection(
     place = TopicPartition("deleted", 0)
     for offset in range(1, 40):
         deleted = admin.delete_records([TopicPartition("deleted", 0, offset)])
-        listed = admin.list_offsets({place: OffsetSpec.earliest()})
+        earliest = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+        listed = admin.list_offsets({place: earliest})
         (start,) = [future.result(PATIENCE_S).offset for future in listed.values()]
         (outcome,) = [future.result(PATIENCE_S) for future in deleted.values()]
         assert (outcome.low_watermark, start) == (offset, offset)

@@ -19,7 +19,9 @@ def topics(inside: FakeBrokerInside) -> None:
         inside.metadata.add_topic(name)
     assert isinstance(inside.services.images, ShownImage)
     timeout = immutables.Map({"consumer.session.timeout.ms": "50000"})
-    configs = immutables.Map({EntityKey(("group", "g")): timeout})
+    configs: immutables.Map[EntityKey, immutables.Map[str, str]] = immutables.Map(
+        [(EntityKey(("group", "g")), timeout)]
+    )
     inside.services.images.show(Image(configs=configs))
 
 

@@ -13,6 +13,8 @@ PIPELINED = {
     "find_coordinator",
     "offset_commit",
     "heartbeat",
+    "get_telemetry_subscriptions",
+    "push_telemetry",
 }
 """The APIs whose requests are frequent, and overlap."""
 
