@@ -91,9 +91,14 @@ class CoordinatorRecordReader:
         """Read a length as ``compact_length`` writes it."""
         return self._unsigned_varint() - 1
 
+    def optional_compact_text(self) -> str | None:
+        """Read a text as ``compact_text_field`` writes it, or null."""
+        length = self.compact_length()
+        return None if length < 0 else self._take(length).decode("utf-8", "replace")
+
     def compact_text(self) -> str:
         """Read a text as ``compact_text_field`` writes it; null becomes the empty text."""
-        return self._take(max(0, self.compact_length())).decode("utf-8", "replace")
+        return self.optional_compact_text() or ""
 
     def tags(self) -> dict[int, bytes]:
         """Read the tagged fields at the end of a flexible structure, by their tags."""

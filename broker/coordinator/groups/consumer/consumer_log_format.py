@@ -29,7 +29,10 @@ from quorate.broker.coordinator.shards.coordinator_records import (
     CoordinatorRecordReader,
     LogRecord,
     UnknownRecord,
+    compact_length,
+    compact_text_field,
     text_field,
+    unsigned_varint,
 )
 from quorate.common.types import ID_BYTES, TopicId
 
@@ -189,29 +192,17 @@ def _owned(owned: Owned) -> bytes:
 
 
 def _text(text: str | None) -> bytes:
-    if text is None:
-        return b"\0"
-    raw = text.encode()
-    return _uvarint(len(raw) + 1) + raw
+    return compact_length(-1) if text is None else compact_text_field(text)
 
 
 def _array(items: Iterable[bytes]) -> bytes:
     encoded = list(items)
-    return _uvarint(len(encoded) + 1) + b"".join(encoded)
+    return compact_length(len(encoded)) + b"".join(encoded)
 
 
 def _tagged(value: bytes) -> bytes:
     """Encode a value as the only tagged field, with tag 0."""
-    return b"\1\0" + _uvarint(len(value)) + value
-
-
-def _uvarint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return b"\1\0" + unsigned_varint(len(value)) + value
 
 
 # -- records that are read ---------------------------------------------------------------------
@@ -249,32 +240,14 @@ def read_value(kind: int, value: bytes) -> Value:
 class _FlexibleReader(CoordinatorRecordReader):
     """Reads flexible fields (KIP-482). Each method may raise UnknownRecord."""
 
-    def compact_text(self) -> str | None:
-        length = self._uvarint()
-        return None if not length else self._take(length - 1).decode("utf-8", "replace")
-
     def array(self, read: Callable[[], T]) -> list[T]:
-        count = self._uvarint() - 1
+        count = self.compact_length()
         if count > len(self._record):
             raise UnknownRecord(f"an array of {count} elements in {len(self._record)} bytes")
         return [read() for _ in range(count)]
 
     def topic_id(self) -> TopicId:
         return TopicId(self._take(ID_BYTES))
-
-    def tags(self) -> Mapping[int, bytes]:
-        return {self._uvarint(): self._take(self._uvarint()) for _ in range(self._uvarint())}
-
-    def _uvarint(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self._take(1)[0]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-            if shift > 28:
-                raise UnknownRecord("a length of more than 5 bytes")
 
 
 def _read_group(reader: _FlexibleReader) -> GroupEpoch:
@@ -287,8 +260,8 @@ def _read_topics(reader: _FlexibleReader) -> SubscribedTopics:
 
 
 def _read_member(reader: _FlexibleReader) -> MemberMetadata:
-    instance_id, rack_id = reader.compact_text(), reader.compact_text()
-    client_id, client_host = reader.compact_text() or "", reader.compact_text() or ""
+    instance_id, rack_id = reader.optional_compact_text(), reader.optional_compact_text()
+    client_id, client_host = reader.compact_text(), reader.compact_text()
     names = reader.array(reader.compact_text)
     metadata = MemberMetadata(
         instance_id,
@@ -296,9 +269,9 @@ def _read_member(reader: _FlexibleReader) -> MemberMetadata:
         client_id,
         client_host,
         frozenset(name for name in names if name),
-        reader.compact_text() or "",
-        reader.int32(),
         reader.compact_text(),
+        reader.int32(),
+        reader.optional_compact_text(),
     )
     reader.tags()
     return metadata

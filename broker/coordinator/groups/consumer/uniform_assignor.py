@@ -5,6 +5,7 @@ and then moves from one subscriber to another as long as that makes their number
 """
 
 import heapq
+from collections.abc import Mapping
 from typing import Final
 
 from quorate.broker.common.steps import Steps
@@ -45,13 +46,14 @@ def _assign_alike(assigning: Assigning) -> Steps[TargetAssignment]:
     subscribers = assigning.subscribers
     topic_ids = subscribers[0].topic_ids
     free = yield from _unassigned(assigning, topic_ids)
-    total = sum(assigning.partition_counts[topic_id] for topic_id in topic_ids)
-    least, extra = divmod(total, len(subscribers))
+    counts = {topic_id: assigning.partition_counts[topic_id] for topic_id in topic_ids}
+    least, extra = divmod(sum(counts.values()), len(subscribers))
     target: TargetAssignment = {}
     rooms: list[tuple[str, int]] = []
     for place, each in enumerate(subscribers):
         quota = least + (extra > 0)
-        kept, given_up = _up_to(assigning, each.member_id, quota)
+        former = assigning.former.get(each.member_id, NO_PARTITIONS)
+        kept, given_up = _up_to(quota, former, counts)
         free += given_up
         room = quota - sum(map(len, kept.values()))
         others_can_take_extra = len(subscribers) - place > extra
@@ -97,14 +99,17 @@ def _unassigned(
 
 
 def _up_to(
-    assigning: Assigning, member_id: str, quota: int
+    quota: int, former: Partitions, counts: Mapping[TopicId, int]
 ) -> tuple[Partitions, list[_TopicPartition]]:
-    """Return what the member keeps of its former target, and what it gives up."""
+    """Return what a member keeps of its former target, and what it gives up to others.
+
+    ``counts`` has the partitions of each topic that the member subscribes to now.
+    """
     kept: dict[TopicId, frozenset[int]] = {}
     given_up: list[_TopicPartition] = []
-    for topic_id, partitions in assigning.former.get(member_id, NO_PARTITIONS).items():
+    for topic_id, partitions in former.items():
         existing = partitions
-        count = assigning.partition_counts.get(topic_id, 0)
+        count = counts.get(topic_id, 0)
         if count <= max(partitions, default=0):
             existing = frozenset(p for p in partitions if p < count)
         if len(existing) > quota:
