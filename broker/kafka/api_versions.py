@@ -23,7 +23,7 @@ def handler_for(apis: Iterable[Api]) -> Handler:
 
     async def handle(services: KafkaServices, context: RequestContext, body: Any) -> Message:  # noqa: ANN401
         _remember_software(context, body)
-        return _response(errors_pb2.NONE, ranges, services.images.image)
+        return _response(errors_pb2.NONE, ranges, services.images.image, context.version)
 
     return handle
 
@@ -52,17 +52,19 @@ def _range(api: Api) -> Message:
     return {"api_key": api.key, "min_version": api.min_version, "max_version": api.max_version}
 
 
-def _response(error_code: int, ranges: list[Message], image: Image | None = None) -> Message:
+def _response(
+    error_code: int, ranges: list[Message], image: Image | None = None, version: int = 0
+) -> Message:
     values: Message = {"error_code": error_code, "api_keys": ranges, "throttle_time": 0}
     if image is not None:
-        values |= _features(image)
+        values |= _features(image, version)
     return values
 
 
-def _features(image: Image) -> Message:
+def _features(image: Image, version: int) -> Message:
     """Return the features that this broker understands and those in force (KIP-584)."""
     return {
-        "supported_features": kafka_features.supported(),
+        "supported_features": kafka_features.supported(version),
         "finalized_features_epoch": image.offset,
         "finalized_features": kafka_features.finalized(image),
     }

@@ -3,7 +3,8 @@
 ``metadata_version`` is Kafka's ``metadata.version``. Tools and user interfaces take the level of
 that for the release of Kafka that a cluster speaks like, and print it as one. So the newest level
 here is shown as that of Kafka 4.3, and each older one as a level before it. ``kraft.version`` is
-1, because voters can be added and removed (KIP-853). The other features have one name everywhere.
+1, because voters can be added and removed (KIP-853), and ``group.version`` is 1, because groups of
+the consumer protocol are always served (KIP-848). The other features have one name everywhere.
 """
 
 from collections.abc import Mapping
@@ -25,22 +26,27 @@ _OLDER_LEVELS: Final = (7, 8, 14, 21, 25, 29)
 newest. The third is 3.6-IV2, which brought delegation tokens to KRaft, as our third level did.
 """
 
-_FIXED: Final[Mapping[str, int]] = {"kraft.version": 1}
+_FIRST_VERSION_WITH_LEVEL_0: Final = 4
+
+_FIXED: Final[Mapping[str, int]] = {"group.version": 1, "kraft.version": 1}
 """Features whose level is always this."""
 
 _NOT_HERE: Final[Mapping[str, str]] = {
     "eligible.leader.replicas.version": "there are no eligible leader replicas (KIP-966)",
-    "group.version": "there are no consumer groups of the new protocol (KIP-848)",
     "share.version": "there are no share groups (KIP-932)",
     "streams.version": "there are no groups of Kafka Streams on brokers (KIP-1071)",
 }
 """Kafka's features that are not served, unless ``FEATURES`` has them."""
 
 
-def supported() -> list[Message]:
-    """Return the features that this broker understands, for ApiVersions."""
+def supported(version: int) -> list[Message]:
+    """Return the features that this broker understands, for a version of ApiVersions.
+
+    Clients before version 4 refuse an answer with a level 0 (KIP-1022).
+    """
+    lowest = 0 if version >= _FIRST_VERSION_WITH_LEVEL_0 else 1
     return [
-        {"name": name, "min_version": least, "max_version": newest}
+        {"name": name, "min_version": max(lowest, least), "max_version": newest}
         for name, least, newest in [
             *(_shown(name, feature.least, feature.newest) for name, feature in FEATURES.items()),
             *((name, level, level) for name, level in _FIXED.items()),

@@ -142,10 +142,17 @@ async def test_b4_clients_are_told_what_is_understood_and_what_is_in_force(
     assert {
         one.name: (one.min_version_level, one.max_version_level)
         for one in response.finalized_features
-    } == {"inter_broker_protocol": (1, 1), "metadata.version": (25, 25), "kraft.version": (1, 1)}
+    } == {
+        "inter_broker_protocol": (1, 1),
+        "metadata.version": (25, 25),
+        "group.version": (1, 1),
+        "kraft.version": (1, 1),
+    }
     supported = {
         one.name: (one.min_version, one.max_version) for one in response.supported_features
     }
     assert supported["metadata.version"] == (7, 30)
     assert supported["inter_broker_protocol"] == (1, NEWEST_INTER_BROKER_PROTOCOL)
     assert supported["kraft.version"] == (1, 1)
+    least = 0 if version >= 4 else 1
+    assert supported["transaction.version"] == (least, 2), "version 3 cannot have a level 0"
