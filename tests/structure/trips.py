@@ -67,13 +67,14 @@ TRIPS: Final = (
         lambda cluster, controller, others: requests.produce(cluster, [*others, controller]),
     ),
     # 43 and two more: the queue of control requests, its three kinds and the transport. Five more
-    # describe the whole configuration of the topic in the answer (KIP-525).
+    # describe the whole configuration of the topic in the answer (KIP-525), and three let the
+    # consumer groups see that topics have changed (KIP-848).
     Trip(
         "create-topic",
         lambda cluster, controller, others: requests.CreateTopic(
             cluster, controller, others[0], hosted=False
         ),
-        limit=50,
+        limit=53,
         goal=40,
     ),
     Trip(

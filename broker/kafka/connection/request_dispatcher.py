@@ -98,7 +98,7 @@ class RequestDispatcher:
         else:
             run = functools.partial(self._run, limits, api, context, body, elements, cost_bytes)
             is_large = api.work.division is not None and elements > api.work.whole_elements_max
-            alone = is_large or (api.changes_state and not api.is_pipelined)
+            alone = is_large or (not api.is_pipelined and api.changes_state)
             if api.response_bytes_max is not None:
                 cost_bytes += api.response_bytes_max(self._services, body)
         begin: Begun | None = None

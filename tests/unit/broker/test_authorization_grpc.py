@@ -118,6 +118,9 @@ class Table:
     def named(self, tp: object) -> None:
         return None
 
+    def not_leader(self, tp: object, hosted: None) -> tuple[int, str]:
+        return errors_pb2.UNKNOWN_TOPIC_OR_PARTITION, f"no replica of {tp} is here"
+
     def __iter__(self) -> Iterator[None]:
         return iter(())
 

@@ -155,7 +155,8 @@ def test_what_is_added(cluster: FakeAcls, flags: str, added: list[AclBinding]) -
         ("--add --allow-principal User:a --operation Fly --topic t", "--operation Fly"),
         (
             "--add --allow-principal User:a --operation Write --group g",
-            "ResourceType GROUP only supports operations Read,Describe,Delete,All",
+            "ResourceType GROUP only supports operations "
+            "Read,Describe,Delete,DescribeConfigs,AlterConfigs,All",
         ),
         ("--add --allow-principal User:a --producer --group g", "specify a --topic"),
         ("--add --allow-principal User:a --consumer --topic t", "--topic and a --group"),
