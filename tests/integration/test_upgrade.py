@@ -13,6 +13,7 @@ from quorate.metadata_log.features import (
     LOGIN_PROTECTION,
     NEWEST_INTER_BROKER_PROTOCOL,
     NEWEST_METADATA_VERSION,
+    NEWEST_TRANSACTION_VERSION,
 )
 from quorate_proto.v1 import errors_pb2
 from tests.support.forwarded_changes import QUOTAS
@@ -21,6 +22,7 @@ from tests.support.kafka_wire import Values
 from tests.support.releases.levels import (
     INTER_BROKER_PROTOCOL,
     METADATA_VERSION,
+    TRANSACTION_VERSION,
     give_office_to,
     levels,
     lower,
@@ -36,6 +38,7 @@ from tests.support.whole_cluster import wait_until_whole
 NEWEST = {
     INTER_BROKER_PROTOCOL: NEWEST_INTER_BROKER_PROTOCOL,
     METADATA_VERSION: NEWEST_METADATA_VERSION,
+    TRANSACTION_VERSION: NEWEST_TRANSACTION_VERSION,
 }
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]

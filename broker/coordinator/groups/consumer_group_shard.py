@@ -113,7 +113,7 @@ class ConsumerGroupShard(ShardDependencies):
         known = self._groups.get(group_id)
         if known is not None and isinstance(known.group, ConsumerGroup) and known.work is not None:
             return known, known.group, known.work
-        if not joins or (known is not None and not known.group.is_unused):
+        if not joins or (known is not None and not known.group.is_empty):
             what = "has no members" if known is None else "is a classic group with members"
             raise KafkaError(errors_pb2.GROUP_ID_NOT_FOUND, f"group {group_id!r} {what}")
         parts = self._consumer_parts

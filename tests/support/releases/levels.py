@@ -2,19 +2,23 @@
 
 from typing import Final
 
-from quorate.metadata_log.image import INTER_BROKER_PROTOCOL, METADATA_VERSION
+from quorate.metadata_log.image import (
+    INTER_BROKER_PROTOCOL,
+    METADATA_VERSION,
+    TRANSACTION_VERSION,
+)
 from quorate.testing import RunningCluster
 from tests.support.waiting import wait_until
 
-__all__ = ["INTER_BROKER_PROTOCOL", "METADATA_VERSION"]
+__all__ = ["INTER_BROKER_PROTOCOL", "METADATA_VERSION", "TRANSACTION_VERSION"]
 
 NEWEST: Final = 0
 """Asks for the newest level that all processes understand."""
 
 
 def levels(cluster: RunningCluster) -> dict[str, int]:
-    """Return the level in force of each feature."""
-    return {feature.name: feature.level for feature in cluster.status().features}
+    """Return the level in force of each feature. One at level 0 is not in force."""
+    return {feature.name: feature.level for feature in cluster.status().features if feature.level}
 
 
 def raise_all(cluster: RunningCluster) -> dict[str, int]:
