@@ -6,23 +6,25 @@ are slow, and run from checkouts that the environment names: ``KAFKA_PYTHON_SOUR
 """
 
 import os
-import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from quorate.cluster.local_cluster_errors import LocalClusterError
 from tests.clients.suites import (
     aiokafka,
     confluent,
     findings,
-    kafka_java,
     kafka_python,
     librdkafka,
     pytest_suite,
 )
 from tests.clients.suites.cases import Case
 from tests.clients.suites.findings import Expected, Finding
+from tests.clients.suites.java_build import NotBuilt, class_path, classes_of
+from tests.clients.suites.java_process import JavaProcess
 from tests.clients.suites.kafka_java import AskedCluster, JavaSuite
 from tests.clients.suites.reports import closing_line, line, unexplained
 from tests.clients.suites.selection import Selection
@@ -39,40 +41,32 @@ EXPECTED = Expected(
 )
 
 QUICK = (
-    "AdminFenceProducersTest.testFenceBeforeProducerCommit",
     "AutoTopicCreationTest.testAutoCreateTopicWithMixedConfig",
     "DescribeAuthorizedOperationsTest.testClusterAuthorizedOperations",
-    "DescribeProducersWithBrokerIdTest.testDescribeProducersWithInvalidBrokerId",
     "ListOffsetsIntegrationTest.testThreeCompressedRecordsInOneBatch",
-    "PlaintextConsumerAssignTest.testClassicAssignAndConsumeFromCommittedOffsets",
-    "PlaintextConsumerCommitTest.testClassicConsumerCommitMetadata",
+    "PlaintextConsumerAssignTest.testAsyncAssignAndConsumeFromCommittedOffsets",
     "PlaintextConsumerFetchTest.testClassicConsumerFetchRecordLargerThanFetchMaxBytes",
-    "PlaintextConsumerPollTest.testClassicConsumerPerPartitionLeadWithMaxPollRecords",
-    "PlaintextConsumerSubscriptionTest.testClassicConsumerSubscribeInvalidTopicCanUnsubscribe",
+    "PlaintextConsumerSubscriptionTest.testAsyncConsumerRe2JPatternSubscriptionFetch",
     "PlaintextConsumerTest.testClassicConsumerPartitionPauseAndResume",
     "ProducerFailureHandlingTest.testNotEnoughReplicasAfterBrokerShutdown",
-    "ProducerFailureHandlingTest.testTooLargeRecordWithAckOne",
     "ProducerIntegrationTest.testTransactionWithAndWithoutSend[0]",
     "ProducerSendWhileDeletionTest.testSendWhileTopicGetRecreated",
-    "RackAwareAutoTopicCreationTest.testAutoCreateTopic",
 )
-"""Tests of Kafka's Java clients that take a second or less, one or two of each class."""
+"""Tests of Kafka's Java clients that take about a second: settings of single brokers, a login,
+brokers that stop and start, both protocols of groups, transactions, topics that come and go."""
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(300)
 def test_a_part_of_kafkas_java_tests_passes(tmp_path: Path) -> None:
     """``python -m tests.clients.suites kafka-java`` runs all, and has them fetched first."""
-    missing = kafka_java.missing_tool()
-    if missing is not None:
-        pytest.skip(f"there is no {missing}")
     try:
-        path = kafka_java.class_path(tmp_path, offline=True)
-    except subprocess.CalledProcessError:
-        pytest.skip(
-            "Maven has not fetched Kafka's tests: python -m tests.clients.suites kafka-java"
-        )
-    with JavaSuite(path, tmp_path / "tests.log") as suite:
+        path = class_path(may_fetch=False)
+    except NotBuilt as reason:
+        pytest.skip(str(reason))
+    wanted = {name.partition(".")[0] for name in QUICK}
+    classes = [one for one in classes_of(path) if one.rpartition(".")[2] in wanted]
+    with JavaSuite(path, classes, tmp_path / "tests.log") as suite:
         cases = list(suite.run(QUICK))
     failed = [case for case in cases if case.result != "passed"]
     assert not failed, (failed, (tmp_path / "tests.log").read_text()[-5_000:])
@@ -192,6 +186,46 @@ def test_a_java_tests_cluster_is_what_its_annotations_say() -> None:
     assert asked.config == {"num.partitions": "4", "default.replication.factor": "2"}
     assert asked.broker_configs == {1: {"broker.rack": "r"}}
     assert asked.left_out == ["no.such.key=1"]
+
+
+RUNNER = """
+import sys
+print("TEST\\ta\\tbrokers=1\\nLISTED", flush=True)
+for line in sys.stdin:
+    _, name, *addresses = line.rstrip().split("\\t")
+    if name == "dies":
+        break
+    if name == "stops a broker":
+        print("STOP\\t2", flush=True)
+        addresses = [sys.stdin.readline().rstrip()]
+    print("RESULT", "passed", *addresses, sep="\\t", flush=True)
+    if name == "leaves threads":
+        break
+    print("READY", flush=True)
+"""
+"""It speaks like ``SuiteRunner.java``."""
+
+
+def test_java_is_started_again_when_it_has_ended(tmp_path: Path) -> None:
+    java = JavaProcess([sys.executable, "-c", RUNNER], tmp_path / "log")
+    assert java.listed() == [["a", "brokers=1"]]
+    assert java.run("leaves threads", ["0=x"], {}) == ("passed", "0=x")
+    assert java.run("dies", ["0=y"], {}) == ("failed", "the Java process ended")
+    assert java.run("a", ["0=z"], {}) == ("passed", "0=z")
+    java.end()
+
+
+def test_a_java_test_has_brokers_stopped_and_is_told_why_they_are_not(tmp_path: Path) -> None:
+    stopped: list[int] = []
+
+    def refuse(broker: int) -> None:
+        raise LocalClusterError(f"broker {broker} is\nnot there")
+
+    java = JavaProcess([sys.executable, "-c", RUNNER], tmp_path / "log")
+    assert java.run("stops a broker", [], {"STOP": stopped.append}) == ("passed", "DONE")
+    assert stopped == [2]
+    assert java.run("stops a broker", [], {"STOP": refuse})[1] == "FAILED"
+    java.end()
 
 
 def test_pytests_report_is_read() -> None:

@@ -47,14 +47,15 @@ def kafka_home() -> Path:
     if home := os.environ.get("KAFKA_HOME"):
         return Path(home)
     _require("java")
-    cached = _cache() / f"kafka-{RELEASE}-{zlib.crc32(_POM.encode()):08x}"
+    cached = cache_folder() / f"kafka-{RELEASE}-{zlib.crc32(_POM.encode()):08x}"
     if not cached.is_dir():
         _require("mvn")
         _fetch(cached)
     return cached
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
+    """Return the folder of the user's cache that is ours."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "quorate")
 
 

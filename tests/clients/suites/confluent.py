@@ -16,10 +16,10 @@ from tests.clients.suites.pytest_suite import on_clusters, run_pytest
 from tests.clients.suites.selection import Selection
 
 TESTS: Final = tuple(
-    f"tests/integration/{part}"
-    for part in ("admin", "consumer", "producer", "serialization", "share_consumer")
+    f"tests/integration/{part}" for part in ("admin", "consumer", "producer", "serialization")
 )
-"""Not those of the schema registry, and of clusters that the suite configures itself."""
+"""Not those of the schema registry, of clusters that the suite configures itself, and of share
+groups."""
 
 CONFIG: Final[Mapping[str, object]] = {
     "group.initial.rebalance.delay.ms": 0,

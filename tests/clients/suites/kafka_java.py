@@ -1,19 +1,14 @@
 """Kafka's own compiled client tests, each against a cluster as its annotations ask for one.
 
-Maven fetches the tests and what they need. ``java/SuiteRunner.java`` is compiled against that,
-lists the tests, and runs the ones that it is told to.
+``java/SuiteRunner.java`` lists the tests, and runs the ones that it is told to.
 """
 
 import os
-import shutil
-import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
-from zipfile import ZipFile
 
 import click
 
@@ -23,6 +18,7 @@ from quorate.common.configuration import ConfigError
 from quorate.testing import RunningCluster
 from tests.clients.suites.cases import Case
 from tests.clients.suites.clusters import PLAIN_LOGIN, suite_cluster
+from tests.clients.suites.java_build import class_path, classes_of
 from tests.clients.suites.java_process import JavaProcess
 from tests.clients.suites.selection import Selection
 
@@ -38,9 +34,6 @@ _JAVA_OPTIONS: Final = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 )
 """More logs: ``JDK_JAVA_OPTIONS=-Dorg.slf4j.simpleLogger.log.org.apache.kafka=debug``."""
-
-_JAVA: Final = Path(__file__).with_name("java")
-_TESTS_JAR: Final = "kafka-clients-integration-tests-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,42 +83,13 @@ def _is_known(key: str, value: str) -> bool:
     return True
 
 
-def missing_tool() -> str | None:
-    """Return the first tool that the suite needs and this machine has not."""
-    return next((tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None), None)
-
-
-def class_path(folder: Path, *, offline: bool = False) -> str:
-    """Return the class path of the tests and of the runner, which is compiled into ``folder``.
-
-    Raises:
-        subprocess.CalledProcessError: with ``offline``, Maven has not fetched the tests before.
-    """
-    output = folder / "class-path"
-    goal = ["dependency:build-classpath", f"-Dmdep.outputFile={output}"]
-    maven = ["mvn", "-q", "-B", *(["-o"] if offline else []), "-f", str(_JAVA / "pom.xml")]
-    subprocess.run([*maven, *goal], check=True, stdout=subprocess.DEVNULL)
-    fetched = output.read_text().strip()
-    sources = [str(path) for path in _JAVA.glob("*.java")]
-    subprocess.run(["javac", "-d", str(folder), "-cp", fetched, *sources], check=True)
-    return f"{folder}:{fetched}"
-
-
-def _classes(path: str) -> list[str]:
-    """Return the names of the classes with tests."""
-    jar = next(one for one in path.split(":") if Path(one).name.startswith(_TESTS_JAR))
-    with ZipFile(jar) as opened:
-        names = [name for name in opened.namelist() if name.endswith("Test.class")]
-    return sorted(name.removesuffix(".class").replace("/", ".") for name in names)
-
-
 class JavaSuite:
     """The tests of a class path, and the process that runs them. A context manager."""
 
-    def __init__(self, path: str, log: Path) -> None:
+    def __init__(self, path: str, classes: Sequence[str], log: Path) -> None:
         """``log`` receives what the tests print, and where they failed."""
         limit = str(TEST_LIMIT_MS)
-        command = ["java", *_JAVA_OPTIONS, "-cp", path, "SuiteRunner", limit, *_classes(path)]
+        command = ["java", *_JAVA_OPTIONS, "-cp", path, "SuiteRunner", limit, *classes]
         self._process = JavaProcess(command, log)
         self.clusters = {
             name: AskedCluster.parse(fields) for name, *fields in self._process.listed()
@@ -168,10 +132,9 @@ def _operations(cluster: RunningCluster) -> Mapping[str, Callable[[int], None]]:
 def run(selection: Selection, log: Path | None = None) -> Iterator[Case]:
     """Fetch and compile the tests, and run those that are selected. ``log`` receives what they
     print, and the stack traces of those that fail."""
-    with tempfile.TemporaryDirectory(prefix="quorate-kafka-java-") as made:
-        folder = Path(made)
-        with JavaSuite(class_path(folder), log or Path(os.devnull)) as suite:
-            names, left = selection.split(suite.clusters)
-            click.echo(f"{len(names)} tests to run, {len(left)} that do not apply")
-            yield from left
-            yield from suite.run(names)
+    path = class_path()
+    with JavaSuite(path, classes_of(path), log or Path(os.devnull)) as suite:
+        names, left = selection.split(suite.clusters)
+        click.echo(f"{len(names)} tests to run, {len(left)} that do not apply")
+        yield from left
+        yield from suite.run(names)
