@@ -226,7 +226,7 @@ def simulate(
             stack.enter_context(mutant.applied())
         stack.callback(logging.disable, logging.root.manager.disable)
         logging.disable(logging.WARNING)
-        logger = logging.getLogger("broker")
+        logger = logging.getLogger("quorate.broker")
         stack.callback(logger.removeHandler, faults)
         logger.addHandler(faults)
         stack.callback(setattr, logger, "propagate", logger.propagate)

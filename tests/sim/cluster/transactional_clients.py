@@ -1,6 +1,7 @@
 """Producers of transactions, some of which become zombies, and readers of what was committed."""
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from quorate.broker.coordinator.transactions.state.transaction_metadata import ProducerEpoch
 from quorate.broker.replication.api import TransactionSupport
@@ -29,6 +30,14 @@ _SAYS_SO: Final = frozenset(
 """The transaction cannot go on."""
 
 
+class _Late(NamedTuple):
+    """A batch to be sent after the end of its transaction."""
+
+    tp: TopicPart
+    transaction: int
+    producer: ProducerEpoch
+
+
 class TransactionalProducer(Client):
     """One transaction after the other; a new epoch after everything that goes wrong.
 
@@ -47,6 +56,7 @@ class TransactionalProducer(Client):
         self._producer: ProducerEpoch | None = None
         self._sequences: dict[TopicIdPartition, int] = {}
         self._sent = 0
+        self._late: _Late | None = None
         self._has_epochs = number % 2 == 1
         added, announced = TransactionSupport.ADDED, TransactionSupport.ANNOUNCED
         self._support = added if self._has_epochs else announced
@@ -83,6 +93,7 @@ class TransactionalProducer(Client):
             for tp in tps:
                 if not await self._write(tp, transaction, self._producer):
                     return False
+        await self._send_late(tps)
         if self.world.chance(0.1):
             return await self._stop_for_a_while(tps[0], transaction)
         commit = self.world.chance(0.7)
@@ -92,16 +103,29 @@ class TransactionalProducer(Client):
         return code == errors_pb2.NONE
 
     async def _end_in_next_epoch(self, tp: TopicPart, transaction: int, *, commit: bool) -> bool:
-        """End, and now and then send a batch of what has ended."""
+        """End, and now and then keep a batch of what has ended for later."""
         assert self._producer is not None
         before = self._producer
         self._producer = await self._coordinator.end_in_next_epoch(self._id, before, commit=commit)
         if self._producer is None:
             return False
-        if self.world.chance(0.3) and await self._write(tp, transaction, before):
-            raise Violation(f"{self._id}: a batch of {before} got in after its end")
+        if self.world.chance(0.3):
+            self._late = _Late(tp, transaction, before)
         self._sequences.clear()
         return True
+
+    async def _send_late(self, begun: Sequence[TopicPart]) -> None:
+        """Send the batch that was kept, if the next transaction has begun in its partition.
+
+        Until then the leader may not have the marker yet, and the batch gets into its own
+        transaction, where it belongs. Afterwards it must get in nowhere (KIP-890).
+        """
+        late = self._late
+        if late is None or late.tp not in begun:
+            return
+        self._late = None
+        if await self._write(*late):
+            raise Violation(f"{self._id}: a batch of {late.producer} got in after its end")
 
     async def _stop_for_a_while(self, tp: TopicPart, transaction: int) -> bool:
         """Stop until the transaction may be over, and go on as if it were not."""
