@@ -96,6 +96,8 @@ async def test_followers_fetch_over_grpc_while_they_cannot_reach_the_port(
         monkeypatch.setattr(fetcher, "_framed_again_ms", 0)
     await async_wait_until(lambda: framed(cluster) == 2, "two framed streams")
     await committed(cluster, batch("over framed streams"))
+    streams = cluster.nodes[1]._followers._streams
+    await async_wait_until(lambda: len(streams) == 2, "an end of what was tried", timeout_s=5)
 
 
 async def test_a_connection_that_comes_too_late_carries_nothing(

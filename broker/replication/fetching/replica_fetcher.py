@@ -239,11 +239,23 @@ class ReplicaFetcher:
                 silent_ms = self._table.clock.now_ms() - asked_at_ms
                 if silent_ms > self._max_wait_ms + SILENCE_MAX_MS:
                     raise TimeoutError(f"no answer for {silent_ms} ms")
-            if self._unreachable_port and self._table.clock.now_ms() >= self._framed_again_ms:
-                probe = asyncio.Protocol()
-                if await self._connected(peer, self._unreachable_port, probe):
-                    log.info("broker %d can be reached at its replication.port again", peer[0])
-                    return
+            if await self._is_reached_again(peer):
+                log.info("broker %d can be reached at its replication.port again", peer.broker_id)
+                return
+
+    async def _is_reached_again(self, peer: Peer) -> bool:
+        """Try the replication port that could not be reached, once in a while."""
+        port = self._unreachable_port
+        if not port or self._table.clock.now_ms() < self._framed_again_ms:
+            return False
+        return await self._connected(peer, port, _HangsUp())
+
+
+class _HangsUp(asyncio.Protocol):
+    """The protocol of a connection which only shows that the port can be reached."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
 
 
 def _brief(error: Exception) -> str:
