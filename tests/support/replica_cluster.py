@@ -198,7 +198,7 @@ class ReplicaNode:
         await self.manager.close()
         if self._server is not None:
             await self._server.stop(None)
-            await self._followers.stop()
+            await self._stop_listening()
         await self.follower.close()
         await self.client.close()
         if self.store is not None:
@@ -208,6 +208,19 @@ class ReplicaNode:
         """Stop the server, so that nobody can connect to it any more, and it sends nothing."""
         assert self._server is not None
         await self._server.stop(None)
+        await self._stop_listening()
+
+    async def _stop_listening(self) -> None:
+        """Accept nobody any more, then stop the listener in the next turn of the event loop.
+
+        asyncio of Python 3.11 loses a connection that was accepted in the turn in which the server
+        is closed: its socket stays open until it is collected. The brokers' own loop does not.
+        """
+        loop = asyncio.get_running_loop()
+        for server in self._followers._sockets._servers:
+            for listening in server.sockets:
+                loop.remove_reader(listening.fileno())
+        await asyncio.sleep(0)
         await self._followers.stop()
 
     async def take(self) -> int:

@@ -4,6 +4,7 @@ Small frames are received many at a time and copied out. A frame that is larger 
 received in memory of its own, and not copied.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from quorate.broker.replication.api import Bytes
@@ -32,39 +33,40 @@ class FrameReader:
             return self._large[self._filled :]
         return self._buffer[self._end :]
 
-    def received(self, count: int) -> list[Bytes]:
-        """Take in ``count`` more bytes, and return the frames that are whole now, without lengths.
+    def received(self, count: int) -> Iterator[Bytes]:
+        """Take in ``count`` more bytes, and yield the frames that are whole now, without lengths.
+
+        A frame is looked at when it is asked for, so that ``frame_bytes_max`` may be changed after
+        the one before, also where both were received together.
 
         Raises:
             MalformedFrame: a frame is larger than allowed. The connection is of no use any more.
         """
-        if self._large is not None:
-            self._filled += count
-            if self._filled < len(self._large):
-                return []
+        if self._large is None:
+            self._end += count
+            yield from self._cut()
+            return
+        self._filled += count
+        if self._filled == len(self._large):
             whole, self._large = self._large, None
-            return [whole]
-        self._end += count
-        return self._cut()
+            yield whole
 
-    def _cut(self) -> list[Bytes]:
-        frames: list[Bytes] = []
-        buffer, begin, end = self._buffer, self._begin, self._end
+    def _cut(self) -> Iterator[Bytes]:
         wanted = LENGTH.size
-        while end - begin >= LENGTH.size:
-            (length,) = LENGTH.unpack_from(buffer, begin)
+        while self._end - self._begin >= LENGTH.size:
+            (length,) = LENGTH.unpack_from(self._buffer, self._begin)
             if length > self.frame_bytes_max:
                 raise MalformedFrame(
                     f"a frame of {length} bytes, {self.frame_bytes_max} are allowed"
                 )
             wanted = LENGTH.size + length
-            if end - begin < wanted:
+            if self._end - self._begin < wanted:
                 break
-            frames.append(bytes(buffer[begin + LENGTH.size : begin + wanted]))
-            begin += wanted
+            begin = self._begin + LENGTH.size
+            self._begin += wanted
             wanted = LENGTH.size
-        self._keep(begin, end, wanted)
-        return frames
+            yield bytes(self._buffer[begin : self._begin])
+        self._keep(self._begin, self._end, wanted)
 
     def _keep(self, begin: int, end: int, wanted: int) -> None:
         """Keep the beginning of a frame of ``wanted`` bytes where the rest of it has room."""

@@ -10,7 +10,11 @@ from quorate.broker.replication.services.replication_listener import Replication
 from quorate.broker.replication.serving.replica_fetch_session import WrongSender
 from quorate.broker.replication.streams.fetch_messages import ReplicaFetchRequest, ReplicaPosition
 from quorate.broker.replication.streams.packed_codec import (
+    HELLO_BYTES_MAX,
     LENGTH,
+    VERSION,
+    Hello,
+    encode_hello,
     encode_refusal,
     encode_request,
 )
@@ -89,6 +93,19 @@ async def test_a_hello_must_be_right(
     transport.say_hello(**hello)
     assert transport.refusals == [why]
     assert transport.is_closed
+
+
+async def test_a_request_may_arrive_together_with_the_hello(broker: BrokerReplicas) -> None:
+    await broker.lead("orders", isr=(1, 2), replicas=(1, 2))
+    transport = follower(broker)
+    asked = encode_request(request())
+    assert len(asked) > HELLO_BYTES_MAX
+    transport.deliver(encode_hello(Hello(VERSION, BrokerId(2), BrokerId(1))) + asked)
+    assert transport.refusals == []
+    await broker.produce("orders", batch("a"), acks=0)
+    broker.store.flush()
+    await turns()
+    assert len(transport.responses) == 1
 
 
 async def test_a_follower_asks_as_itself_alone(broker: BrokerReplicas) -> None:
