@@ -58,7 +58,7 @@ class BrokerServer:
             services = BrokerServices(
                 shared, replication.replicas, coordinators, controller.forwarder
             )
-            addresses = await open_listeners(shared, services, cleanup)
+            addresses = await open_listeners(shared, services, controller.audit_log, cleanup)
             await register(shared, replication, addresses, cleanup)
             await stand_for_controller(shared, controller, cleanup)
             report_replicas(shared, replication, cleanup)

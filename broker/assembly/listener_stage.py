@@ -1,13 +1,15 @@
-"""The listeners of a broker: Kafka, gRPC for brokers, gRPC for clients, and metrics."""
+"""The listeners of a broker: Kafka, gRPC for brokers, gRPC for clients, HTTP, and metrics."""
 
 import logging
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final, NamedTuple
 
+from quorate.broker.assembly.http_listeners import HttpListeners
 from quorate.broker.assembly.kafka_listeners import ListenError, address_taken, open_kafka_listeners
 from quorate.broker.assembly.services import BrokerServices
 from quorate.broker.assembly.shared_parts import SharedParts
+from quorate.broker.changes.audit_log import KeepAuditEntries
 from quorate.broker.config.grpc_listeners import (
     GRPC_LISTENER,
     INTER_BROKER_LISTENER,
@@ -15,11 +17,14 @@ from quorate.broker.config.grpc_listeners import (
     grpc_endpoint,
     inter_broker_endpoint,
 )
+from quorate.broker.config.http_listeners import REGISTRY_LISTENER
+from quorate.broker.registry.registry_routes import REGISTRY, registry_routes
 from quorate.broker.replication.services.replication_listener import ReplicationListener
 from quorate.broker.rpc.grpc_listener import GrpcListener
 from quorate.broker.security.bearer_tokens import BearerTokenValidator
 from quorate.broker.security.client_guard import VerifiedPasswords
 from quorate.broker.security.credential_provider import CredentialProvider
+from quorate.broker.security.http_security import takes_bearer_tokens_over_http
 from quorate.broker.security.listener_security import takes_bearer_tokens
 from quorate.broker.security.login_queue import LoginQueue
 from quorate.broker.security.signing_keys import KeysUnavailable, SigningKeySource
@@ -48,7 +53,10 @@ class Addresses(NamedTuple):
 
 
 async def open_listeners(
-    shared: SharedParts, services: BrokerServices, cleanup: AsyncExitStack
+    shared: SharedParts,
+    services: BrokerServices,
+    audit_log: KeepAuditEntries,
+    cleanup: AsyncExitStack,
 ) -> Addresses:
     """Open the listeners for clients and brokers.
 
@@ -74,6 +82,8 @@ async def open_listeners(
     listeners = await open_kafka_listeners(kafka, config, credentials, environment.random_bytes)
     cleanup.push_async_callback(kafka.stop)
     await _show_metrics(shared, cleanup)
+    http = HttpListeners(config, credentials, audit_log, services.kafka.figures, cleanup)
+    await http.open(REGISTRY_LISTENER, REGISTRY, registry_routes())
     for server in (brokers.server, clients.server):
         await server.start()
         cleanup.push_async_callback(partial(server.stop, STOP_GRACE_S))
@@ -102,7 +112,7 @@ async def _start(followers: ReplicationListener, wanted: Endpoint, cleanup: Asyn
 
 async def _signing_keys(config: Values, cleanup: AsyncExitStack) -> SigningKeySource | None:
     """Return the keys of bearer tokens, which are being fetched, or None without OAUTHBEARER."""
-    if not takes_bearer_tokens(config):
+    if not takes_bearer_tokens(config) and not takes_bearer_tokens_over_http(config):
         return None
     keys = SigningKeySource.of(config)
     cleanup.push_async_callback(keys.stop)

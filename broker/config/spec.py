@@ -9,6 +9,7 @@ from quorate.broker.config import (
     consumer_groups,
     controller,
     coordinator,
+    http_listeners,
     listeners,
     log,
     node,
@@ -33,6 +34,7 @@ BROKER_SPEC: Final = ConfigSpec(
     [
         *declared(node),
         *declared(listeners),
+        *declared(http_listeners),
         *declared(client_keys),
         *declared(replication),
         *declared(topics),

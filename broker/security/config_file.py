@@ -6,6 +6,7 @@ from pathlib import Path
 from quorate.broker.config.grpc_listeners import check_grpc_security
 from quorate.broker.config.node import QUORUM_BOOTSTRAP_SERVERS
 from quorate.broker.config.spec import BROKER_SPEC, quorum_addresses
+from quorate.broker.security.http_security import check_http_listeners
 from quorate.broker.security.listener_security import check_listeners
 from quorate.common.configuration import Configuration, parse_endpoint, read_toml
 from quorate.common.metrics.metrics_endpoint import METRICS_LISTENER, metrics_listener
@@ -24,6 +25,7 @@ def load_config(path: Path, overrides: Mapping[str, object]) -> Configuration:
     voters = [parse_endpoint(key, address) for address in quorum_addresses(config)]
     check_security(BROKER_SECURITY, config, key, voters)
     check_listeners(config)
+    check_http_listeners(config)
     metrics_listener(config[METRICS_LISTENER])
     check_grpc_security(config)
     return config

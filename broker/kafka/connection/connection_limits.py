@@ -9,7 +9,7 @@ from quorate.broker.config.listeners import (
 )
 from quorate.broker.kafka.wire.frame_assembler import RECEIVE_BUFFER_BYTES
 from quorate.broker.quota.client_memory import ClientMemory
-from quorate.common.configuration import Values, list_items
+from quorate.common.configuration import ConfigKey, Values, list_items
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +31,10 @@ class ConnectionLimits:
 class ConnectionCounts:
     """The limits on the number of connections, in total and from each address."""
 
-    def __init__(self, config: Values) -> None:
-        self._max = config[MAX_CONNECTIONS]
+    def __init__(self, config: Values, most: ConfigKey[int] = MAX_CONNECTIONS) -> None:
+        """``most`` is the key of the limit in total."""
+        self._most = most
+        self._max = config[most]
         self._per_address_max = config[MAX_CONNECTIONS_PER_IP]
         self._overrides: dict[str, int] = {}
         for item in list_items(config[MAX_CONNECTIONS_PER_IP_OVERRIDES]):
@@ -44,7 +46,7 @@ class ConnectionCounts:
         all, and ``from_address`` of them come from ``address``.
         """
         if connections > self._max:
-            return f"{MAX_CONNECTIONS.name}={self._max}"
+            return f"{self._most.name}={self._max}"
         override = self._overrides.get(address)
         if override is not None:
             if from_address > override:

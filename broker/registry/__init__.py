@@ -1,0 +1,1 @@
+"""The schema registry of the cluster, which every broker with ``registry.listener`` serves."""
