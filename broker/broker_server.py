@@ -1,8 +1,9 @@
 """One broker: the list of its stages, and the order in which they start and stop.
 
-Start: the session with the quorum first, then the log, then the image, then the listeners (Kafka,
-gRPC), and only then the registration: from that moment the controller sends commands. Stop: the
-leaderships move away, then the listeners close, then the log, and the session last.
+Start: the metrics listener first, then the session with the quorum, then the log, then the image,
+then the listeners (Kafka, gRPC), and only then the registration: from that moment the controller
+sends commands. Stop: the leaderships move away, then the listeners close, then the log, then the
+session, and the metrics listener last.
 """
 
 import asyncio
@@ -19,11 +20,13 @@ from quorate.broker.assembly.membership import (
     report_replicas,
 )
 from quorate.broker.assembly.metric_sources import add_metrics
+from quorate.broker.assembly.metrics_stage import open_metrics
 from quorate.broker.assembly.replication_stage import ReplicationStage
 from quorate.broker.assembly.services import BrokerServices
 from quorate.broker.assembly.shared_parts import SharedParts
 from quorate.broker.config.log import LOG_DIR
 from quorate.broker.config.node import CONTROLLED_SHUTDOWN_TIMEOUT_MS
+from quorate.broker.control.readiness import STOPPING
 from quorate.quorum.quorum_errors import MetadataUnreadable
 
 
@@ -46,8 +49,13 @@ class BrokerServer:
             QuorumUnavailable, DataFolderError, ListenError, RegistrationRefused: named causes.
         """
         async with AsyncExitStack() as cleanup:
+            begin = shared.readiness.begin
+            await open_metrics(shared, cleanup)
+            begin("the broker waits for a session with the quorum")
             await open_session(shared, cleanup)
+            begin("the broker opens its log")
             replication = await ReplicationStage.open(shared, cleanup)
+            begin("the broker reads the metadata")
             await follow_metadata(shared, cleanup)
             controller = ControllerStage.open(shared, cleanup)
             coordinators = CoordinatorStage.open(
@@ -59,14 +67,17 @@ class BrokerServer:
                 shared, replication.replicas, coordinators, controller.forwarder
             )
             addresses = await open_listeners(shared, services, controller.audit_log, cleanup)
+            begin("the broker waits to be registered")
             await register(shared, replication, addresses, cleanup)
             await stand_for_controller(shared, controller, cleanup)
             report_replicas(shared, replication, cleanup)
+            begin("")
             return cls(shared, replication, cleanup.pop_all())
 
     async def stop(self) -> None:
         """Hand the leaderships over, finish what is in flight, close everything."""
         shared = self._shared
+        shared.readiness.begin(STOPPING)
         if shared.identity.epoch is not None:
             self._replication.replicas.prepare_to_stop()
             await shared.controller_client.hand_over_leaderships(

@@ -5,7 +5,7 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +27,7 @@ from quorate.common.files.data_folder import DataFolderError
 from quorate.common.files.open_files import allow_many_files
 from quorate.common.files.private_files import keep_files_private
 from quorate.common.invariants import BrokenInvariant
+from quorate.common.service_manager import notify_ready, notify_stopping
 from quorate.quorum.quorum_errors import QuorumError
 
 log = logging.getLogger(__name__)
@@ -67,13 +68,15 @@ def run(config_path: Path, overrides: Mapping[str, object]) -> int:
     except ConfigError as error:
         sys.stderr.write(escaped_lines(f"broker: {error}\n"))
         return EXIT_CONFIG
-    return run_configured(config, certificates)
+    return run_configured(config, certificates, lambda: _tell_service_manager(config))
 
 
-def run_configured(config: Configuration, certificates: Certificates) -> int:
+def run_configured(
+    config: Configuration, certificates: Certificates, on_up: Callable[[], None]
+) -> int:
     """Run one broker as ``run`` does, with a configuration and certificates that were read before.
 
-    The caller has called ``keep_files_private``.
+    ``on_up`` is called once, when the broker serves. The caller has called ``keep_files_private``.
     """
     refusals = GrpcRefusals()
     refusals.listen_for_handshakes()
@@ -81,10 +84,19 @@ def run_configured(config: Configuration, certificates: Certificates) -> int:
     ask_the_kernel_for_tables()
     allow_many_files(OPEN_FILES)
     sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
-    return uvloop.run(_serve(config, certificates, refusals))
+    return uvloop.run(_serve(config, certificates, refusals, on_up))
 
 
-async def _serve(config: Configuration, certificates: Certificates, refusals: GrpcRefusals) -> int:
+def _tell_service_manager(config: Configuration) -> None:
+    notify_ready(f"broker {config[BROKER_ID]} is registered and serves")
+
+
+async def _serve(
+    config: Configuration,
+    certificates: Certificates,
+    refusals: GrpcRefusals,
+    on_up: Callable[[], None],
+) -> int:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -111,9 +123,11 @@ async def _serve(config: Configuration, certificates: Certificates, refusals: Gr
     gc.freeze()
     gc.set_threshold(10_000, 100, 100)
     log.info("broker %d is up", config[BROKER_ID])
+    on_up()
     failing = asyncio.create_task(broker.failed())
     await asyncio.wait({stop_asked, failing}, return_when=asyncio.FIRST_COMPLETED)
     log.info("broker %d stops", config[BROKER_ID])
+    notify_stopping()
     await broker.stop()
     if not failing.done():
         failing.cancel()

@@ -32,6 +32,7 @@ from quorate.common.metrics.metrics_endpoint import (
     MetricsEndpoint,
     metrics_listener,
 )
+from quorate.common.service_manager import notify_ready, notify_stopping
 from quorate.common.tls.identity import Security
 from quorate.common.tls.renewable import RenewableSecurity
 from quorate.common.tls.tls_config import PLAINTEXT, VOTER_SECURITY
@@ -60,6 +61,7 @@ from quorate.quorum.raft.storage.snapshot_file import SnapshotError
 from quorate.quorum.voter.quorum_service import Authorization, QuorumService
 from quorate.quorum.voter.state_machine import QuorumStateMachine
 from quorate.quorum.voter.voter import Voter
+from quorate.quorum.voter.voter_readiness import voter_why_unready
 from quorate.quorum.voter.voter_status import voter_samples
 from quorate.quorum.voter_channels import MAX_CONNECTIONS, SERVER_OPTIONS, Peers, bind_server
 from quorate_proto.v1.quorum_pb2_grpc import add_QuorumServicer_to_server
@@ -192,7 +194,9 @@ async def _serve(
         node.journal.first_index,
         node.journal.last_index,
     )
+    notify_ready(f"voter {config.voter_id} listens")
     await stop.wait()
+    notify_stopping()
     if endpoint is not None:
         await endpoint.stop()
     await server.stop(_GRACE_S)
@@ -210,7 +214,7 @@ async def _show_metrics(config: QuorumConfig, voter: Voter) -> MetricsEndpoint |
     listener = metrics_listener(config.values[METRICS_LISTENER])
     if listener is None:
         return None
-    endpoint = MetricsEndpoint(partial(voter_samples, voter))
+    endpoint = MetricsEndpoint(partial(voter_samples, voter), partial(voter_why_unready, voter))
     try:
         await endpoint.start(listener)
     except OSError as error:

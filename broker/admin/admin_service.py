@@ -10,7 +10,12 @@ import grpc
 import grpc.aio
 from google.protobuf.message_factory import GetMessageClass
 
-from quorate.broker.admin.cluster_status import broker_endpoints, cluster_status, offline_alert
+from quorate.broker.admin.cluster_status import (
+    broker_endpoints,
+    cluster_status,
+    offline_alert,
+    voter_alerts,
+)
 from quorate.broker.admin.metric_encoding import encode_metrics
 from quorate.broker.changes.table import ADMIN_SERVICE, CHANGES, A, Change, Q
 from quorate.broker.common.broker_identity import BrokerIdentity
@@ -29,6 +34,7 @@ from quorate_proto.v1 import (
     control_pb2_grpc,
     errors_pb2,
 )
+from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse
 
 log = logging.getLogger(__name__)
 
@@ -157,7 +163,9 @@ class AdminService:
             )
         status = cluster_status(self._images.image, self._min_insync_replicas)
         status.cluster_id = self._quorum.cluster_id
-        status.quorum_leader = await self._quorum_leader()
+        quorum = await self._quorum_status()
+        status.quorum_leader = quorum.leader_id
+        status.alerts.extend(voter_alerts(quorum))
         controller = self._controller.active
         if controller is not None:
             status.alerts.extend(controller.alerts)
@@ -177,14 +185,13 @@ class AdminService:
     def _addressed_controller(self, context: admin_pb2.RequestContext) -> ActiveController | None:
         return self._controller.of_epoch(context.controller_epoch)
 
-    async def _quorum_leader(self) -> int:
-        """Return the voter id of the quorum's leader, or 0 while it has none or does not answer."""
+    async def _quorum_status(self) -> QuorumStatusResponse:
+        """Return the state of the quorum; an empty one, with leader 0, while it does not answer."""
         try:
-            answer = await asyncio.wait_for(self._quorum.status(), QUORUM_STATUS_TIMEOUT_MS / 1000)
+            return await asyncio.wait_for(self._quorum.status(), QUORUM_STATUS_TIMEOUT_MS / 1000)
         except (QuorumError, TimeoutError, grpc.aio.AioRpcError) as error:
             log.info("the quorum does not tell its status: %s", error)
-            return 0
-        return answer.leader_id
+            return QuorumStatusResponse()
 
 
 def _handler(rpc: str, method: Method) -> MethodHandler:

@@ -9,6 +9,7 @@ from quorate.metadata_log.codec import encode_endpoint
 from quorate.metadata_log.image import Image
 from quorate.metadata_log.partitions import Partition
 from quorate_proto.v1 import admin_pb2, replication_pb2
+from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse
 
 _NAMED_MAX: Final = 5
 
@@ -44,6 +45,21 @@ def offline_alert(offline: Sequence[admin_pb2.PartitionRef]) -> str:
         f"{len(offline)} partitions are offline: {named}{more}: start a broker of their ISR, or "
         "accept a loss with `quorate elect-leaders --election-type unclean`"
     )
+
+
+def voter_alerts(quorum: QuorumStatusResponse) -> list[str]:
+    """Return what an operator is told of voters that do not take part. Only the leader knows."""
+    if quorum.voter_id != quorum.leader_id:
+        return []
+    voters = [voter for voter in quorum.voters if not voter.observer]
+    away = [voter for voter in voters if not voter.connected or voter.stale]
+    spare = len(voters) - len(away) - len(voters) // 2 - 1
+    return [
+        f"voter {voter.voter_id} at {voter.raft_address} "
+        + ("has an old copy of its data folder" if voter.stale else "is not connected")
+        + f": the quorum survives the loss of {spare} more"
+        for voter in away
+    ]
 
 
 def broker_endpoints(image: Image) -> list[replication_pb2.BrokerEndpoint]:

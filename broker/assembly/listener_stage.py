@@ -1,4 +1,4 @@
-"""The listeners of a broker: Kafka, gRPC for brokers, gRPC for clients, HTTP, and metrics."""
+"""The listeners of a broker: Kafka, gRPC for brokers, gRPC for clients, and HTTP."""
 
 import logging
 from contextlib import AsyncExitStack
@@ -14,6 +14,7 @@ from quorate.broker.config.grpc_listeners import (
     GRPC_LISTENER,
     INTER_BROKER_LISTENER,
     REPLICATION_PORT,
+    advertised_grpc_endpoint,
     grpc_endpoint,
     inter_broker_endpoint,
 )
@@ -30,11 +31,6 @@ from quorate.broker.security.login_queue import LoginQueue
 from quorate.broker.security.signing_keys import KeysUnavailable, SigningKeySource
 from quorate.broker.security.token_secrets import TokenLogins
 from quorate.common.configuration import Values
-from quorate.common.metrics.metrics_endpoint import (
-    METRICS_LISTENER,
-    MetricsEndpoint,
-    metrics_listener,
-)
 from quorate.common.types import ID_BYTES, Endpoint
 from quorate.metadata_log.records import Listener
 
@@ -45,7 +41,7 @@ STOP_GRACE_S: Final = 2.0
 
 
 class Addresses(NamedTuple):
-    """The addresses of a broker."""
+    """The addresses of a broker, as it tells them to others."""
 
     listeners: list[Listener]
     grpc: Endpoint
@@ -81,25 +77,12 @@ async def open_listeners(
     grpc_bound = _bind(clients, GRPC_LISTENER.name, grpc_endpoint(config))
     listeners = await open_kafka_listeners(kafka, config, credentials, environment.random_bytes)
     cleanup.push_async_callback(kafka.stop)
-    await _show_metrics(shared, cleanup)
     http = HttpListeners(config, credentials, audit_log, services.kafka.figures, cleanup)
     await http.open(REGISTRY_LISTENER, REGISTRY, registry_routes())
     for server in (brokers.server, clients.server):
         await server.start()
         cleanup.push_async_callback(partial(server.stop, STOP_GRACE_S))
-    return Addresses(listeners, grpc_bound, inter_broker)
-
-
-async def _show_metrics(shared: SharedParts, cleanup: AsyncExitStack) -> None:
-    listener = metrics_listener(shared.config[METRICS_LISTENER])
-    if listener is None:
-        return
-    endpoint = MetricsEndpoint(shared.metrics.gathered)
-    try:
-        await endpoint.start(listener)
-    except OSError as error:
-        raise address_taken(METRICS_LISTENER.name, listener) from error
-    cleanup.push_async_callback(endpoint.stop)
+    return Addresses(listeners, advertised_grpc_endpoint(config, grpc_bound), inter_broker)
 
 
 async def _start(followers: ReplicationListener, wanted: Endpoint, cleanup: AsyncExitStack) -> None:

@@ -47,6 +47,7 @@ from quorate.broker.replication.services.range_read_service import add_range_rea
 from quorate.broker.replication.services.range_write_service import add_range_write_to_server
 from quorate.broker.replication.services.replication_listener import ReplicationListener
 from quorate.broker.replication.services.replication_service import add_replication_to_server
+from quorate.broker.rpc.health_service import add_health_to_server
 from quorate.broker.security.grpc_caller import caller
 from quorate.broker.security.token_access import TokenDescription
 from quorate.broker.telemetry.client_telemetry import ClientTelemetry
@@ -105,6 +106,7 @@ class BrokerServices:
     def serve_clients(self, server: grpc.aio.Server) -> None:
         """Serve the requests of clients over gRPC."""
         shared = self._shared
+        add_health_to_server(server, shared.readiness.why_unready)
         add_admin_to_server(server, self._admin)
         rights = shared.authorizer.rights_of_caller
         add_metadata_view_to_server(server, shared.quorum, shared.images, rights)

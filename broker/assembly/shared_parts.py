@@ -12,6 +12,7 @@ from quorate.broker.config.tokens import (
 from quorate.broker.control.active_controller import ActiveControllerSlot
 from quorate.broker.control.controller_client import ControllerClient
 from quorate.broker.control.ports import Quorum
+from quorate.broker.control.readiness import Readiness
 from quorate.broker.coordinator.transactions.partition_verifier import LocalCoordinatorSlot
 from quorate.broker.environment import BrokerEnvironment
 from quorate.broker.metadata.metadata_cache import MetadataCache
@@ -54,6 +55,7 @@ class SharedParts:
     channels: PeerChannels
     controller_client: ControllerClient
     metrics: Metrics
+    readiness: Readiness
 
     @classmethod
     def of(cls, config: Configuration, environment: BrokerEnvironment) -> "SharedParts":
@@ -83,4 +85,5 @@ class SharedParts:
                 identity, images=images, channels=channels, local=active_controller
             ),
             metrics=Metrics(),
+            readiness=Readiness(identity, environment.quorum, images, environment.now_ms),
         )

@@ -21,6 +21,13 @@ GRPC_LISTENER: Final = ConfigKey(
     default="127.0.0.1:0",
     doc="The address where Spark and the quorate client connect. Port 0 means any free port.",
 )
+ADVERTISED_GRPC_LISTENER: Final = ConfigKey(
+    name="advertised.grpc.listener",
+    type=str,
+    default="",
+    doc="The address, as host:port, that Spark and the quorate client are told to connect to. If "
+    "empty, they are told that of grpc.listener.",
+)
 INTER_BROKER_LISTENER: Final = ConfigKey(
     name="inter.broker.listener",
     type=str,
@@ -74,6 +81,12 @@ def grpc_endpoint(config: Configuration) -> Endpoint:
     return parse_endpoint(GRPC_LISTENER.name, config[GRPC_LISTENER])
 
 
+def advertised_grpc_endpoint(config: Configuration, bound: Endpoint) -> Endpoint:
+    """Return the address that clients are told to connect to; ``bound`` if none is configured."""
+    advertised = config[ADVERTISED_GRPC_LISTENER]
+    return parse_endpoint(ADVERTISED_GRPC_LISTENER.name, advertised) if advertised else bound
+
+
 def inter_broker_endpoint(config: Configuration) -> Endpoint:
     """Return the address at which the broker serves other brokers."""
     wanted = config[INTER_BROKER_LISTENER]
@@ -86,9 +99,10 @@ def check_grpc_security(config: Configuration) -> None:
     """Check everything that can be checked without reading files.
 
     Raises:
-        ConfigError: plain text between brokers would leave the machine, or TLS is set without
-            files.
+        ConfigError: an address is malformed, plain text between brokers would leave the machine,
+            or TLS is set without files.
     """
+    advertised_grpc_endpoint(config, grpc_endpoint(config))
     if config[BROKER_SECURITY.protocol] == PLAINTEXT:
         named = INTER_BROKER_LISTENER if config[INTER_BROKER_LISTENER] else GRPC_LISTENER
         require_loopback(BROKER_SECURITY, named.name, [inter_broker_endpoint(config)])

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from quorate.broker.host.restart_delays import RestartDelays
+from quorate.common.service_manager import notify_stopping
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
@@ -20,7 +21,9 @@ EXIT_CONFIG: Final = 2
 """The exit code of a broker whose configuration is wrong: to start it again cannot help."""
 
 _STOP: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
-_AWAITED: Final = _STOP | {signal.SIGCHLD}
+_UP: Final = signal.SIGRTMIN
+"""A broker sends this when it serves. Signals of this kind are queued: none is lost."""
+_AWAITED: Final = _STOP | {signal.SIGCHLD, _UP}
 _NAME_BYTES: Final = 15
 _STANDARD_INPUT: Final = 0
 
@@ -30,10 +33,20 @@ Say = Callable[[str], None]
 class BrokerProcesses:
     """The brokers of a host, by name. Make it in a process with one thread, and ``run`` it once."""
 
-    def __init__(self, names: Sequence[str], now_ms: Callable[[], int], say: Say) -> None:
-        """``now_ms`` is the monotonic clock. ``say`` tells a person what became of a broker."""
+    def __init__(
+        self,
+        names: Sequence[str],
+        now_ms: Callable[[], int],
+        say: Say,
+        all_are_up: Callable[[], None],
+    ) -> None:
+        """``now_ms`` is the monotonic clock. ``say`` tells a person what became of a broker.
+        ``all_are_up`` is called once, when every broker has come up since the start."""
         self._now_ms = now_ms
         self._say = say
+        self._all_are_up = all_are_up
+        self._not_up_yet = set(names)
+        self._pid = os.getpid()
         self._delays = {name: RestartDelays() for name in names}
         self._due_ms: dict[str, int] = dict.fromkeys(names, 0)
         """When each broker that does not run is to start."""
@@ -94,8 +107,24 @@ class BrokerProcesses:
         if self._due_ms:
             timeout_s = max(0, min(self._due_ms.values()) - self._now_ms()) / 1000
         received = signal.sigtimedwait(_AWAITED, timeout_s)
-        if received is not None and received.si_signo in _STOP and not self._stopping:
+        if received is None:
+            return
+        if received.si_signo == _UP:
+            self._is_up(received.si_pid)
+        elif received.si_signo in _STOP and not self._stopping:
+            notify_stopping()
             self._stop()
+
+    def _is_up(self, pid: int) -> None:
+        if self._not_up_yet:
+            self._not_up_yet.discard(self._running.get(pid, ""))
+            if not self._not_up_yet:
+                self._all_are_up()
+
+    def tell_parent_that_up(self) -> None:
+        """Called in a forked process: tell the one that forked it that its broker serves."""
+        if os.getppid() == self._pid:
+            os.kill(self._pid, _UP)
 
     def _stop(self) -> None:
         """Stop all brokers at once. No two of them hold replicas of one partition, so each

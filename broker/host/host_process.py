@@ -14,6 +14,7 @@ from quorate.common.clock import monotonic_ms
 from quorate.common.configuration import ConfigError
 from quorate.common.escaping import escaped_lines
 from quorate.common.files.private_files import keep_files_private
+from quorate.common.service_manager import notify_ready
 
 
 def run_brokers(
@@ -40,11 +41,17 @@ def run_brokers(
     # A collection in a forked process would write to every object, and so copy all of this memory.
     gc.collect()
     gc.freeze()
-    chosen = BrokerProcesses(list(files), monotonic_ms, _say).run()
+    processes = BrokerProcesses(list(files), monotonic_ms, _say, _all_are_up)
+    chosen = processes.run()
     if isinstance(chosen, int):
         return chosen
     in_broker()
-    return run_configured(configs[files[chosen]], certificates[files[chosen]])
+    path = files[chosen]
+    return run_configured(configs[path], certificates[path], processes.tell_parent_that_up)
+
+
+def _all_are_up() -> None:
+    notify_ready("all brokers are registered and serve")
 
 
 def _say(message: str) -> None:

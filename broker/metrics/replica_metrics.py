@@ -1,9 +1,11 @@
 """Metrics of the partitions that a broker holds, and of its log directory."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 from quorate.broker.log import LogManager
+from quorate.broker.log.writing.disk_space import DiskUsage
 from quorate.broker.replication.hosting.hosted_partition import HostedPartition
 from quorate.broker.replication.hosting.partition_table import PartitionTable
 from quorate.broker.replication.hosting.traffic import ReplicaTraffic
@@ -180,6 +182,20 @@ LOG_FULL: Final = Family(
     "FullLogDirectoryCount",
     "1 while the disk of the log directory is full: batches are refused, reads go on.",
 )
+DISK_TOTAL: Final = Family(
+    "quorate_log_disk_total_bytes",
+    MetricKind.GAUGE,
+    "LogManager",
+    "DiskTotalBytes",
+    "Size of the file system that holds the log directory.",
+)
+DISK_FREE: Final = Family(
+    "quorate_log_disk_free_bytes",
+    MetricKind.GAUGE,
+    "LogManager",
+    "DiskFreeBytes",
+    "Bytes of that file system that the broker may still use.",
+)
 
 
 def replica_samples(table: PartitionTable) -> Iterator[Sample]:
@@ -204,6 +220,11 @@ def store_samples(store: LogManager) -> Iterator[Sample]:
     yield Sample(LOST, len(store.history.lost))
     yield Sample(LOG_FAILED, float(store.failure is not None))
     yield Sample(LOG_FULL, float(store.is_full))
+    # A disk that has failed may not tell, and says so in LOG_FAILED.
+    with suppress(OSError):
+        disk = DiskUsage.of(store.directory)
+        yield Sample(DISK_TOTAL, disk.total_bytes)
+        yield Sample(DISK_FREE, disk.free_bytes)
 
 
 def _counted(table: PartitionTable) -> Iterator[Sample]:

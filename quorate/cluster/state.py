@@ -3,8 +3,8 @@
 Scripts read cluster.json, so its shape is fixed. prometheus.json lists the addresses of the
 metrics, for Prometheus' ``file_sd_configs``.
 
-{"bootstrap": "h:p,h:p", "quorum": [{"id", "pid", "address"}],
- "brokers": [{"id", "pid", "kafka", "grpc", "log_dir"}]}
+{"bootstrap": "h:p,h:p", "quorum": [{"id", "pid", "address", "metrics"}],
+ "brokers": [{"id", "pid", "kafka", "grpc", "metrics", "log_dir"}]}
 """
 
 import json
@@ -31,7 +31,12 @@ def write_state(
     state = {
         "bootstrap": ",".join(node.kafka_address for node in brokers),
         "quorum": [
-            {"id": node.id, "pid": pids[node.kind, node.id], "address": node.grpc_address}
+            {
+                "id": node.id,
+                "pid": pids[node.kind, node.id],
+                "address": node.grpc_address,
+                "metrics": node.metrics_address,
+            }
             for node in running
             if node.kind == "quorum"
         ],
@@ -41,6 +46,7 @@ def write_state(
                 "pid": pids[node.kind, node.id],
                 "kafka": node.kafka_address,
                 "grpc": node.grpc_address,
+                "metrics": node.metrics_address,
                 "log_dir": node.config[LOG_DIR.name],
             }
             for node in brokers

@@ -96,6 +96,10 @@ class Voter:
         self._ticker: asyncio.Task[None] | None = None
 
     @property
+    def is_started(self) -> bool:
+        return self._driver is not None
+
+    @property
     def driver(self) -> RaftDriver:
         if self._driver is None:
             raise RuntimeError("the voter was not started")

@@ -43,6 +43,19 @@ def asleep(process: subprocess.Popen[str], count: int) -> dict[str, int]:
     return found
 
 
+def test_the_host_is_up_when_all_its_brokers_are() -> None:
+    with host("broker-1=sleeps", "broker-2=sleeps", "broker-3=sleeps") as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(4)]
+        assert lines.count("all are up\n") == 1
+        process.terminate()
+    with host("broker-1=sleeps", "broker-2=2") as process:
+        asleep(process, 1)
+        process.terminate()
+        assert process.stdout is not None
+        assert "all are up\n" not in process.stdout.read()
+
+
 def test_all_stop_together_and_the_host_ends_well() -> None:
     with host("broker-1=sleeps", "broker-2=sleeps") as process:
         pids = asleep(process, 2)

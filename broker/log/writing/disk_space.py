@@ -14,7 +14,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import lmdb
 
@@ -49,8 +49,7 @@ class DiskReserve:
 
     def free_bytes(self) -> int:
         """Return the bytes that the file system has left for this process."""
-        found = os.statvfs(self.directory)
-        return found.f_bavail * found.f_frsize
+        return DiskUsage.of(self.directory).free_bytes
 
     def make_way(self) -> None:
         """Release the reserve if little space is left. This is called before a store opens, which
@@ -130,6 +129,23 @@ class DiskReserve:
         finally:
             os.close(descriptor)
         return True
+
+
+class DiskUsage(NamedTuple):
+    """The size of the file system of a log directory, and what this process may still use of it."""
+
+    total_bytes: int
+    free_bytes: int
+
+    @classmethod
+    def of(cls, directory: Path) -> "DiskUsage":
+        """Return the usage now.
+
+        Raises:
+            OSError: the disk does not tell.
+        """
+        found = os.statvfs(directory)
+        return cls(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
 
 class DiskSpace:

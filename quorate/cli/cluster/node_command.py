@@ -6,10 +6,11 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
+from quorate.cli.output import echo
 from quorate.cli.shared_options import Command, key_values
 
 Program = Callable[[Path, dict[str, Any]], int]
@@ -165,3 +166,35 @@ def brokers_node(configs: tuple[Path, ...], settings: tuple[str, ...]) -> int:
     from quorate.broker.host.host_process import run_brokers
 
     return run_brokers(configs, key_values(settings, "--set"), _watch_parent)
+
+
+READY_TIMEOUT_S: Final = 5.0
+
+
+@node.command("ready")
+@click.argument("metrics_listener", metavar="HOST:PORT")
+def node_ready(metrics_listener: str) -> int:
+    """Ask a node whether it serves, and print its answer; HOST:PORT is its metrics.listener.
+
+    The exit code is 0 if it is ready, and 1 if it is not or does not answer. Containers use it as
+    their health check.
+
+    \b
+    Example:
+      quorate node ready 127.0.0.1:9195
+    """
+    import urllib.error
+    import urllib.request
+
+    try:
+        with urllib.request.urlopen(
+            f"http://{metrics_listener}/readyz", timeout=READY_TIMEOUT_S
+        ) as answer:
+            echo(answer.read().decode(errors="replace").strip())
+            return 0
+    except urllib.error.HTTPError as refused:
+        echo(refused.read().decode(errors="replace").strip())
+        refused.close()
+    except (OSError, ValueError) as error:
+        echo(f"no answer from {metrics_listener}: {error}")
+    return 1

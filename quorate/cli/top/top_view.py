@@ -3,8 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
+from quorate.cli.sizes import size
 from quorate.cli.top import top_groups
 from quorate.cli.top.top_groups import GroupRates, GroupSnapshot
 from quorate.client.results import ClusterStatus, Metric
@@ -12,9 +13,12 @@ from quorate.client.results import ClusterStatus, Metric
 Key = tuple[int, str, tuple[tuple[str, str], ...]]
 """The key of a figure: (broker, name, tags)."""
 
+REQUEST_TIMES: Final = "TotalTimeMs"
+"""The metric of requests; it has a Count and a Mean, in seconds since the broker started."""
+PRODUCE_TAGS: Final = (("request", "produce"),)
+
 _HEAD = ("broker", "leaders", "replicas", "under-repl", "in", "out", "records", "requests", "p.avg")
 _TOPIC_HEAD = ("topic", "in", "out", "records")
-_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ class BrokerRates:
     records_in: float
     requests: float
     produce_ms: float
-    """Mean time of a Produce request in ms since the broker started."""
+    """Mean time of a Produce request in ms between the two measurements; 0 if there was none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +69,6 @@ class TopicRates:
 def broker_rates(status: ClusterStatus, before: Look, after: Look) -> list[BrokerRates]:
     """Return the rates of each live broker."""
     rates = _Rates(before, after)
-    produce = (("request", "Produce"),)
     return [
         BrokerRates(
             id=broker.id,
@@ -75,11 +78,26 @@ def broker_rates(status: ClusterStatus, before: Look, after: Look) -> list[Broke
             bytes_in=rates.of_broker(broker.id, "BytesInPerSec"),
             bytes_out=rates.of_broker(broker.id, "BytesOutPerSec"),
             records_in=rates.of_broker(broker.id, "MessagesInPerSec"),
-            requests=rates.of_broker(broker.id, "TotalTimeMs.Count"),
-            produce_ms=1000 * after.figures.get((broker.id, "TotalTimeMs.Mean", produce), 0.0),
+            requests=rates.of_broker(broker.id, f"{REQUEST_TIMES}.Count"),
+            produce_ms=1000 * _mean_between(before, after, broker.id),
         )
         for broker in status.brokers
     ]
+
+
+def _mean_between(before: Look, after: Look, broker_id: int) -> float:
+    """Return the mean time, in seconds, of the Produce requests between two measurements."""
+    count, seconds = _produces(after, broker_id)
+    count_before, seconds_before = _produces(before, broker_id)
+    if count >= count_before:
+        count, seconds = count - count_before, seconds - seconds_before
+    return max(0.0, seconds) / count if count else 0.0
+
+
+def _produces(look: Look, broker_id: int) -> tuple[float, float]:
+    """Return the number of Produce requests of a broker since its start, and their seconds."""
+    count = look.figures.get((broker_id, f"{REQUEST_TIMES}.Count", PRODUCE_TAGS), 0.0)
+    return count, count * look.figures.get((broker_id, f"{REQUEST_TIMES}.Mean", PRODUCE_TAGS), 0.0)
 
 
 def topic_rates(before: Look, after: Look, limit: int) -> list[TopicRates]:
@@ -197,11 +215,3 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -
         )
         for row in (head, *rows)
     ]
-
-
-def size(count: float) -> str:
-    """Format a number of bytes, as in 12.3 MB."""
-    unit = 0
-    while count >= 1000 and unit < len(_UNITS) - 1:
-        count, unit = count / 1000, unit + 1
-    return f"{count:.1f} {_UNITS[unit]}" if unit else f"{count:.0f} B"

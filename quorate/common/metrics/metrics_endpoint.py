@@ -1,7 +1,10 @@
-"""``GET /metrics``: the page that Prometheus scrapes, in its text format.
+"""``GET /metrics``: the page that Prometheus scrapes, in its text format; and the health pages.
 
 ``GET /metrics?name[]=A&name[]=B`` has only the named figures: those of all partitions of a large
 broker take a while to write out.
+
+``GET /healthz`` answers 200 while the process works at all. ``GET /readyz`` answers 200 if it
+serves, and 503 with the reason if it does not.
 
 It is plain HTTP without a password, so it listens only where the operator says. The samples are
 gathered on the event loop, which owns the numbers, and written out in a thread.
@@ -29,23 +32,30 @@ METRICS_LISTENER: Final = ConfigKey(
     name="metrics.listener",
     type=str,
     default="",
-    doc="host:port where Prometheus finds this process's figures at /metrics; empty: nowhere. "
-    "Whoever reaches it may read them.",
+    doc="host:port where Prometheus finds this process's figures at /metrics, and health checks "
+    "/healthz and /readyz; empty: nowhere. Whoever reaches it may read them.",
 )
 
 REQUEST_BYTES_MAX: Final = 8 << 10
 REQUEST_TIMEOUT_S: Final = 5.0
-_HINT: Final = b"figures are at /metrics\n"
+_HINT: Final = b"figures are at /metrics, health is at /healthz and /readyz\n"
+
+WhyUnready = Callable[[], Awaitable[str]]
+"""Returns why this process does not serve now; empty if it does."""
 
 log = logging.getLogger(__name__)
 
 
 class MetricsEndpoint:
-    """An HTTP server with one page."""
+    """An HTTP server with the page of figures and the two pages of health."""
 
-    def __init__(self, gather: Callable[[], Awaitable[Sequence[Sample]]]) -> None:
-        """Create the endpoint; ``gather`` is called for every scrape."""
+    def __init__(
+        self, gather: Callable[[], Awaitable[Sequence[Sample]]], why_unready: WhyUnready
+    ) -> None:
+        """Create the endpoint; ``gather`` is called for every scrape, ``why_unready`` for every
+        look at the readiness."""
         self._gather = gather
+        self._why_unready = why_unready
         self._server: asyncio.Server | None = None
 
     async def start(self, listener: Endpoint) -> Endpoint:
@@ -82,17 +92,29 @@ class MetricsEndpoint:
         path, _, query = rest.partition(b" ")[0].partition(b"?")
         if method not in (b"GET", b"HEAD"):
             return _response("405 Method Not Allowed", _HINT)
+        head_only = method == b"HEAD"
+        if path == b"/healthz":
+            return _response("200 OK", b"ok\n", head_only=head_only)
+        if path == b"/readyz":
+            return _readiness(await self._why_unready(), head_only=head_only)
         if path != b"/metrics":
             return _response("404 Not Found", _HINT)
         samples = _chosen(await self._gather(), query)
         body = await asyncio.to_thread(exposition, samples)
-        return _response("200 OK", body, CONTENT_TYPE, head_only=method == b"HEAD")
+        return _response("200 OK", body, CONTENT_TYPE, head_only=head_only)
 
 
 def _chosen(samples: Sequence[Sample], query: bytes) -> Sequence[Sample]:
     """Return the samples that a query string names, or all if it names none."""
     names = frozenset(parse_qs(query.decode("latin-1")).get("name[]", ()))
     return [one for one in samples if one.family.name in names] if names else samples
+
+
+def _readiness(why_unready: str, *, head_only: bool) -> bytes:
+    if not why_unready:
+        return _response("200 OK", b"ready\n", head_only=head_only)
+    body = f"not ready: {escaped_lines(why_unready)}\n".encode()
+    return _response("503 Service Unavailable", body, head_only=head_only)
 
 
 def _response(

@@ -1,12 +1,15 @@
 """``quorate top``: rates between two looks."""
 
+import pytest
+
+from quorate.cli.sizes import size
 from quorate.cli.top.top_groups import GroupSnapshot
-from quorate.cli.top.top_view import Look, as_document, broker_rates, lines, size, topic_rates
+from quorate.cli.top.top_view import Look, as_document, broker_rates, lines, topic_rates
 from quorate.client.results import ClusterStatus, Metric
 from quorate_proto.v1 import admin_pb2
 
 ORDERS = {"topic": "orders"}
-PRODUCE = {"request": "Produce"}
+PRODUCE = {"request": "produce"}
 
 
 def status(*broker_ids: int) -> ClusterStatus:
@@ -29,6 +32,7 @@ BEFORE = look(
     (1, "BytesOutPerSec", ORDERS, 0),
     (2, "BytesInPerSec", ORDERS, 5_000),
     (1, "TotalTimeMs.Count", PRODUCE, 10),
+    (1, "TotalTimeMs.Mean", PRODUCE, 0.1),
 )
 AFTER = look(
     12.0,
@@ -38,8 +42,8 @@ AFTER = look(
     (1, "BytesOutPerSec", {"topic": "idle"}, 0),
     (2, "BytesInPerSec", ORDERS, 600),
     (1, "TotalTimeMs.Count", PRODUCE, 30),
-    (1, "TotalTimeMs.Count", {"request": "Fetch"}, 4),
-    (1, "TotalTimeMs.Mean", PRODUCE, 0.0025),
+    (1, "TotalTimeMs.Count", {"request": "fetch"}, 4),
+    (1, "TotalTimeMs.Mean", PRODUCE, 0.035),
     (1, "LeaderCount", {}, 7),
 )
 
@@ -48,10 +52,14 @@ def test_rates_are_of_the_time_between_two_looks() -> None:
     first, second = broker_rates(status(1, 2), BEFORE, AFTER)
     assert first.bytes_in == (4_000 + 20_000) / 2
     assert first.requests == (20 + 4) / 2
-    assert first.produce_ms == 2.5
+    assert first.produce_ms == pytest.approx(2.5)
     assert first.leaders == 7
     assert second.id == 2
     assert second.leaders == 0
+
+
+def test_without_a_produce_between_two_looks_there_is_no_mean_time() -> None:
+    assert broker_rates(status(1), AFTER, AFTER)[0].produce_ms == 0.0
 
 
 def test_a_restarted_broker_begins_anew_and_has_no_negative_rate() -> None:

@@ -173,13 +173,16 @@ def test_cluster_json_has_the_shape_that_scripts_read(tmp_path: Path) -> None:
     write_state(tmp_path, cluster.nodes, {("quorum", 1): 11, ("broker", 1): 21, ("broker", 2): 22})
     assert json.loads((tmp_path / "cluster.json").read_text()) == {
         "bootstrap": f"{first.kafka_address},{second.kafka_address}",
-        "quorum": [{"id": 1, "pid": 11, "address": voter.grpc_address}],
+        "quorum": [
+            {"id": 1, "pid": 11, "address": voter.grpc_address, "metrics": voter.metrics_address}
+        ],
         "brokers": [
             {
                 "id": node.id,
                 "pid": pid,
                 "kafka": node.kafka_address,
                 "grpc": node.grpc_address,
+                "metrics": node.metrics_address,
                 "log_dir": str(tmp_path / f"broker-{node.id}"),
             }
             for node, pid in ((first, 21), (second, 22))

@@ -22,6 +22,7 @@ from quorate.broker.security.config_file import load_config
 from quorate.cli.main import cli
 from quorate.common.configuration import parse_endpoint, read_toml
 from quorate.common.tls.tls_config import COMMAND_SPEC
+from quorate.common.types import Endpoint
 from quorate.quorum.quorum_config import load_quorum_config
 from tests.support import guide
 from tests.support.messages import is_said
@@ -155,6 +156,13 @@ def test_a_broker_may_take_longer_to_stop_than_it_hands_over(unit: str) -> None:
     assert int(stop_s) * 1000 > 2 * handing_over_ms
 
 
+@pytest.mark.parametrize("unit", [*UNITS, HOST_UNIT])
+def test_a_unit_waits_until_its_process_says_that_it_is_up(unit: str) -> None:
+    text = (guide.DEPLOY / "systemd" / f"{unit}@.service").read_text()
+    assert "\nType=notify\n" in text
+    assert "\nTimeoutStartSec=infinity\n" in text, "a broker waits for the quorum, and recovers"
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
 @pytest.mark.parametrize("unit", [*UNITS, HOST_UNIT])
 def test_systemd_understands_the_units(unit: str, tmp_path: Path) -> None:
@@ -192,6 +200,22 @@ def node_services(kind: str) -> dict[int, Any]:
     }
 
 
+def addresses(listeners: object) -> dict[str, Endpoint]:
+    """The addresses of listeners by their name."""
+    named = (one.split("://") for one in str(listeners).split(","))
+    return {name: parse_endpoint("listeners", address) for name, address in named}
+
+
+@pytest.mark.parametrize("kind", ["quorum", "broker"])
+def test_compose_asks_every_node_whether_it_is_ready(kind: str) -> None:
+    for service in node_services(kind).values():
+        _, program, *words = service["healthcheck"]["test"]
+        assert program == "quorate"
+        asked = parse_endpoint("ready", parsed(words).params["metrics_listener"])
+        configured = read_toml(COMPOSE / f"{kind}.toml")["metrics.listener"]
+        assert asked.port == parse_endpoint("metrics.listener", str(configured)).port
+
+
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_compose_runs_valid_voters(number: int) -> None:
     service = node_services("quorum")[number]
@@ -210,9 +234,16 @@ def test_compose_runs_valid_brokers(number: int) -> None:
     broker = load_config(COMPOSE / context.params["config"].name, settings_of(context))
     found = dict(broker.items())
     assert found["broker.id"] == number
-    port = parse_endpoint("listeners", str(found["listeners"])).port
-    assert parse_endpoint("advertised", str(found["advertised.listeners"])).port == port
-    assert service["ports"] == [f"{port}:{port}"]
+    bound, told = addresses(found["listeners"]), addresses(found["advertised.listeners"])
+    assert {name: one.port for name, one in bound.items()} == {
+        name: one.port for name, one in told.items()
+    }
+    assert told["INSIDE"].host == f"broker-{number}", "applications in the network reach it"
+    assert told["OUTSIDE"].host == "127.0.0.1"
+    grpc = parse_endpoint("grpc", str(found["grpc.listener"]))
+    told_grpc = parse_endpoint("advertised", str(found["advertised.grpc.listener"]))
+    outside = told["OUTSIDE"].port
+    assert service["ports"] == [f"{outside}:{outside}", f"{told_grpc.port}:{grpc.port}"]
     assert f"broker-{number}:/var/lib/quorate" in service["volumes"]
     voters = load_quorum_config(
         COMPOSE / "quorum.toml", settings_of(parsed(node_services("quorum")[1]["command"]))

@@ -19,11 +19,25 @@ FAMILY = Family("quorate_answer", MetricKind.GAUGE, "Test", "Answer", "Of everyt
 OTHER = Family("quorate_question", MetricKind.GAUGE, "Test", "Question", "Not known.")
 
 
+class Health:
+    """A process with something to say of its readiness."""
+
+    why = ""
+
+    async def why_unready(self) -> str:
+        return self.why
+
+
 @pytest.fixture
-async def address() -> AsyncIterator[Endpoint]:
+def health() -> Health:
+    return Health()
+
+
+@pytest.fixture
+async def address(health: Health) -> AsyncIterator[Endpoint]:
     metrics = Metrics()
     metrics.add(lambda: [Sample(FAMILY, 42), Sample(OTHER, 6)])
-    endpoint = MetricsEndpoint(metrics.gathered)
+    endpoint = MetricsEndpoint(metrics.gathered, health.why_unready)
     yield await endpoint.start(Endpoint("127.0.0.1", 0))
     await endpoint.stop()
 
@@ -56,6 +70,22 @@ async def test_a_head_has_no_body(address: Endpoint) -> None:
     assert await ask(address, b"HEAD /metrics HTTP/1.1\r\n\r\n") == (b"HTTP/1.1 200 OK", b"")
 
 
+async def test_a_process_is_healthy_while_it_answers_and_ready_while_it_serves(
+    address: Endpoint, health: Health
+) -> None:
+    ready = b"GET /readyz HTTP/1.1\r\n\r\n"
+    assert await ask(address, ready) == (b"HTTP/1.1 200 OK", b"ready\n")
+    health.why = "it knows no leader\x1b[2J"
+    assert await ask(address, ready) == (
+        b"HTTP/1.1 503 Service Unavailable",
+        b"not ready: it knows no leader\\x1b[2J\n",
+    )
+    head = b"HEAD /readyz HTTP/1.1\r\n\r\n"
+    assert await ask(address, head) == (b"HTTP/1.1 503 Service Unavailable", b"")
+    healthy = b"GET /healthz HTTP/1.1\r\n\r\n"
+    assert await ask(address, healthy) == (b"HTTP/1.1 200 OK", b"ok\n")
+
+
 @pytest.mark.parametrize(
     ("request_head", "status"),
     [
@@ -66,7 +96,10 @@ async def test_a_head_has_no_body(address: Endpoint) -> None:
 async def test_anything_else_is_told_where_they_are(
     address: Endpoint, request_head: bytes, status: bytes
 ) -> None:
-    assert await ask(address, request_head) == (status, b"figures are at /metrics\n")
+    assert await ask(address, request_head) == (
+        status,
+        b"figures are at /metrics, health is at /healthz and /readyz\n",
+    )
 
 
 @pytest.mark.parametrize("junk", [b"x" * (2 * REQUEST_BYTES_MAX), b"\x16\x03\x01\r\n\r\n"])
