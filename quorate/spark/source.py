@@ -14,6 +14,7 @@ from quorate.spark.options.given_options import GivenOptions
 from quorate.spark.options.option_declaration import Scope
 from quorate.spark.options.option_table import INCLUDE_HEADERS
 from quorate.spark.options.read_options import parse_read_options, parse_stream_options
+from quorate.spark.options.spark_properties import table_options, with_table_options
 from quorate.spark.reading.batch_reader import QuorateReader
 from quorate.spark.schema import check_projection, source_schema
 from quorate.spark.streaming.stream_reader import QuorateStreamReader
@@ -33,17 +34,18 @@ class QuorateDataSource(DataSource):
         """Return all columns; ``headers`` only with ``includeHeaders``."""
         # Spark does not say whether this is for a batch query or a streaming query.
         given = GivenOptions(self.options, None)
-        return source_schema(include_headers=given[INCLUDE_HEADERS])
+        schema = source_schema(include_headers=given[INCLUDE_HEADERS])
+        return with_table_options(schema, self.options)
 
     def reader(self, schema: StructType) -> QuorateReader:
         """Return a reader of the columns in ``schema``."""
-        options = parse_read_options(self.options, Scope.BATCH)
+        options = parse_read_options(table_options(schema, self.options), Scope.BATCH)
         check_projection(schema, include_headers=options.include_headers)
         return QuorateReader(options, schema)
 
     def streamReader(self, schema: StructType) -> QuorateStreamReader:
         """Return a reader of micro-batches of the columns in ``schema``."""
-        options = parse_stream_options(self.options)
+        options = parse_stream_options(table_options(schema, self.options))
         check_projection(schema, include_headers=options.reading.include_headers)
         return QuorateStreamReader(options, schema)
 

@@ -19,6 +19,7 @@ from quorate.spark.options.client_settings import (
 )
 from quorate.spark.options.option_declaration import Option, Scope
 from quorate.spark.options.option_table import OPTIONS
+from quorate.spark.options.spark_properties import own_options
 
 T = TypeVar("T")
 
@@ -40,7 +41,7 @@ class GivenOptions:
             OptionError: an option is unknown, or this kind of query refuses it.
         """
         self.scope = scope
-        self._texts = {key.lower(): value for key, value in options.items()}
+        self._texts = own_options(options, scope)
         self._declared = _declared_for(scope)
         self._client_settings = {
             key.removeprefix(PREFIX): value
