@@ -227,7 +227,7 @@ class Checker:
         if not truth.covers(epoch):
             return
         log, committed = hosted.log, truth.end_by(epoch)
-        if truth.lossy_from == epoch:
+        if truth.has_loss_to_forget:
             truth.forget_from(self._common_end(hosted, truth))
             return
         if truth.is_lossy:

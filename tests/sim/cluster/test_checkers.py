@@ -130,3 +130,40 @@ async def test_what_is_committed_in_the_step_that_ends_an_epoch_was_committed_in
     checker.after(machine)
     assert checker.truths.of(tip_of("orders"), 0).end_by(0) == 1
     await broker.close()
+
+
+@pytest.mark.parametrize("lossy_from", [1, 2])
+async def test_the_first_leader_since_an_unclean_election_says_what_is_lost(
+    lossy_from: int,
+) -> None:
+    """It may first lead in a newer epoch than that of the election."""
+    broker = await BrokerReplicas().start()
+    checker, machine = await _checked_leader(broker)
+    truth = checker.truths.of(tip_of("orders"), 0)
+    truth.extend(batch("a"), "another leader", 0)
+    truth.lossy_from = LeaderEpoch(lossy_from)
+    await broker.lead("orders", epoch=2, isr=(1,), replicas=(1, 2))
+    checker.after(machine)
+    await broker.produce("orders", batch("b"), acks=0)
+    broker.store.flush()
+    checker.after(machine)
+    assert b"b" in (truth.batch_at(0) or b"")
+    await broker.close()
+
+
+async def test_later_leaders_are_held_to_what_the_first_since_an_unclean_election_committed() -> (
+    None
+):
+    broker = await BrokerReplicas().start()
+    checker, machine = await _checked_leader(broker)
+    truth = checker.truths.of(tip_of("orders"), 0)
+    truth.lossy_from = LeaderEpoch(1)
+    truth.forget_from(0)
+    truth.extend(batch("a"), "another leader", 1)
+    await broker.lead("orders", epoch=2, isr=(1,), replicas=(1, 2))
+    checker.after(machine)
+    await broker.produce("orders", batch("b"), acks=0)
+    broker.store.flush()
+    with pytest.raises(Violation, match="another batch at offset 0"):
+        checker.after(machine)
+    await broker.close()

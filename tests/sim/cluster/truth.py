@@ -23,6 +23,8 @@ class Truth:
         """The highest log start that a broker has chosen by retention while it believed that it
         leads."""
         self.lossy_from = LeaderEpoch(-1)
+        self._forgotten_for = LeaderEpoch(-1)
+        """The unclean election whose loss is taken into account."""
         self._batches: dict[int, bytes] = {}
         self._ends: dict[int, int] = {}
         self._producers = ProducerOrder(name)
@@ -36,6 +38,15 @@ class Truth:
     def covers(self, leader_epoch: int) -> bool:
         """Whether a leader or follower of that epoch is held to it."""
         return leader_epoch >= self.lossy_from
+
+    @property
+    def has_loss_to_forget(self) -> bool:
+        """Whether no leader has been seen yet since the newest unclean election.
+
+        What the first one lacks is lost. It need not lead in the epoch of that election: it may
+        have been told of a newer one first.
+        """
+        return self.lossy_from != self._forgotten_for
 
     def end_by(self, leader_epoch: int) -> int:
         """End of what leaders of this epoch and of older ones have committed.
@@ -88,7 +99,8 @@ class Truth:
         ]
 
     def forget_from(self, offset: int) -> None:
-        """An unclean leader does not have the rest."""
+        """The first leader since the newest unclean election does not have the rest."""
+        self._forgotten_for = self.lossy_from
         for base in [base for base in self._batches if base >= offset]:
             del self._batches[base]
         self.end = min(self.end, offset)
