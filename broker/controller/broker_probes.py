@@ -88,6 +88,10 @@ class ReachedBrokers:
             if answered_ms is None or now_ms - answered_ms > ANSWER_HOLDS_MS:
                 yield broker.broker_id
 
+    def are_all(self, image: Image, own: BrokerId, now_ms: int) -> bool:
+        """Return whether every other live broker has answered a short while ago."""
+        return not self.unreached(image, now_ms) and not any(self.undecided(image, own, now_ms))
+
 
 class BrokerProbes:
     """Asks the other brokers during one controller's tenure."""

@@ -143,7 +143,7 @@ class Controller:
             reports=links,
             probes=BrokerProbes(tenure, dependencies.transport, self._guard),
             staying=self._brokers.staying,
-            resign=lambda: record.resign_as_cut_off(tenure.controller_epoch),
+            record=record,
         )
         self._pending = AllPendingWork(tenure, self._writer, self._channel_manager, self._events)
         self._pipeline = CommandPipeline(
@@ -242,6 +242,7 @@ class Controller:
         self._guard.start()
         self._events.start()
         self._channel_manager.start(image)
+        self._links.start()
         self._brokers.reconsider_leadership()
         self._reassignments.start()
         self._events.put(EventPriority.BROKERS, self._take_up_pending)

@@ -25,8 +25,9 @@ again."""
 
 
 CUT_OFF_RESIGNATION_INTERVAL_MS: Final = 60_000
-"""The least time between two resignations of a broker that is cut off from the others. If all are
-cut off from each other, the office would go round without an end."""
+"""The least time between two resignations of a broker because it is cut off, unless it has reached
+all the others in between. If all are cut off from each other, the office would go round without an
+end."""
 
 
 class ControllerRecord:
@@ -85,14 +86,25 @@ class ControllerRecord:
     async def resign_as_cut_off(self, epoch: ControllerEpoch) -> bool:
         """Resign because the other brokers do not reach this one. Return whether it did.
 
-        It does so once in a while only.
+        It does so once in a while only, or once for each cut.
         """
-        now_s = asyncio.get_running_loop().time()
-        if now_s < self._stays_until_s:
+        if self.must_stay:
             return False
+        now_s = asyncio.get_running_loop().time()
         self._stays_until_s = now_s + CUT_OFF_RESIGNATION_INTERVAL_MS / 1000
         await self.resign(epoch)
         return True
+
+    @property
+    def must_stay(self) -> bool:
+        """Return whether this broker may not resign as cut off, because it did a short while
+        ago."""
+        return asyncio.get_running_loop().time() < self._stays_until_s
+
+    def reached_all(self) -> None:
+        """Note that this broker is the controller and reaches all the others: what cuts it off
+        after this is another cut."""
+        self._stays_until_s = 0.0
 
     async def hand_over(self, to: BrokerId) -> OperationResult:
         """Write another broker into /controller: it is the controller at once (E5).

@@ -7,13 +7,14 @@ would stand still. The pure decisions are in ``managers.reachability``.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final
 
 from quorate.broker.config.dynamic_config import LiveConfiguration
 from quorate.broker.config.topic_keys import TOPIC_MIN_INSYNC_REPLICAS
 from quorate.broker.controller.broker_probes import BrokerProbes
-from quorate.broker.controller.link_reports import LinkReports
+from quorate.broker.controller.controller_record import ControllerRecord
+from quorate.broker.controller.link_reports import SETTLE_ANEW_MS, LinkReports
 from quorate.broker.controller.managers import broker_manager, reachability
 from quorate.broker.controller.managers.decisions import ControllerTenure
 from quorate.broker.controller.managers.partition_change import Brokers
@@ -34,8 +35,8 @@ ROUNDS_MAX: Final = 5
 class LinkChanges:
     """Acts on reports of broken links during one controller's tenure.
 
-    ``staying`` returns the brokers that leadership may move to. ``resign`` gives up the office, and
-    returns whether it did.
+    ``staying`` returns the brokers that leadership may move to. ``record`` gives up the office,
+    and knows whether this broker gave it up for the same reason a short while ago.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class LinkChanges:
         reports: LinkReports,
         probes: BrokerProbes,
         staying: Callable[[Image], Brokers],
-        resign: Callable[[], Awaitable[bool]],
+        record: ControllerRecord,
     ) -> None:
         self._tenure = tenure
         self._config = config
@@ -59,13 +60,19 @@ class LinkChanges:
         self._reports = reports
         self._probes = probes
         self._staying = staying
-        self._resign = resign
-        self._checking: asyncio.Task[None] | None = None
+        self._record = record
+        self._began_ms = _now_ms()
+        self._watching: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin the tenure. A controller that must not resign finds out when it reaches all."""
+        if self._record.must_stay:
+            self._watch()
 
     def close(self) -> None:
         self._probes.close()
-        if self._checking is not None:
-            self._checking.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
 
     def alerts(self) -> list[str]:
         """Return the links that are broken."""
@@ -80,22 +87,45 @@ class LinkChanges:
             return control_pb2.ReportLinksResponse(error_code=errors_pb2.STALE_BROKER_EPOCH)
         self._reports.record(request, _now_ms())
         self._probes.reached.answer(broker, _now_ms())
-        if request.silent and (self._checking is None or self._checking.done()):
-            self._checking = asyncio.create_task(self._check_until_whole(), name="link-changes")
+        if request.silent:
+            self._watch()
         return control_pb2.ReportLinksResponse()
 
-    async def _check_until_whole(self) -> None:
-        """Look at the reports again and again, as long as any of them counts."""
-        self._probes.begin()
-        while self._reports.broken(self._images.image, _now_ms()):
+    def _watch(self) -> None:
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.create_task(self._watch_links(), name="link-changes")
+
+    async def _watch_links(self) -> None:
+        """Look at the links again and again, as long as a report of a broken one counts, or this
+        controller must not resign."""
+        was_broken = False
+        while (is_broken := self._are_broken()) or self._record.must_stay:
+            if is_broken and not was_broken:
+                self._probes.begin()
+            was_broken = is_broken
             self._probes.ask(self._images.image, _now_ms())
             await asyncio.sleep(CHECK_INTERVAL_MS / 1000)
+            if not is_broken:
+                self._look_whether_all_are_reached()
+                continue
             try:
                 await self._events.run(EventPriority.BROKERS, self._check)
             except TenureEnded:
                 return
             except QuorumError as error:
                 log.warning("cut links wait for the quorum: %s", error)
+
+    def _are_broken(self) -> bool:
+        return bool(self._reports.broken(self._images.image, _now_ms()))
+
+    def _look_whether_all_are_reached(self) -> None:
+        """Let this broker resign again if it reaches all the others, and none of them reports a
+        broken link: it has had the time to."""
+        image, now_ms = self._images.image, _now_ms()
+        is_told = now_ms - self._began_ms >= SETTLE_ANEW_MS
+        are_reached = self._probes.reached.are_all(image, self._tenure.controller_id, now_ms)
+        if is_told and are_reached and not self._are_broken():
+            self._record.reached_all()
 
     async def _check(self) -> None:
         image, now_ms = self._images.image, _now_ms()
@@ -110,7 +140,7 @@ class LinkChanges:
             return  # It depends on answers that are still to come.
         cut &= self._reports.with_broken_links_now(image, now_ms)
         if own in cut:
-            if await self._resign():
+            if await self._record.resign_as_cut_off(self._tenure.controller_epoch):
                 log.warning("the other brokers do not reach this controller: it resigns")
         elif cut:
             await self._move_leaderships(cut, now_ms)

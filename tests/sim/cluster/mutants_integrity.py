@@ -17,7 +17,7 @@ from quorate.broker.replication.partition import partition_replica
 from quorate.broker.replication.serving import produce
 from quorate.common.types import BrokerId, TopicIdPartition
 from quorate.metadata_log.records import Operation
-from tests.sim.mutants import Mutant, Replacement
+from tests.sim.mutants import Mutant, Replacement, nothing
 
 
 def _unknown_ids() -> list[Replacement]:
@@ -89,6 +89,10 @@ def _cut_off_controller() -> list[Replacement]:
     return [(ControllerRecord, "resign_as_cut_off", stay)]
 
 
+def _anew_cut_off_controller() -> list[Replacement]:
+    return [(ControllerRecord, "reached_all", nothing)]
+
+
 def _probes() -> list[Replacement]:
     def everyone_answers(*_: Any) -> tuple[Any, ...]:
         return ()
@@ -109,5 +113,10 @@ INTEGRITY_MUTANTS: Final = [
     Mutant("silence-before-lag", "that a leader waits for silence before lag", _lag_first),
     Mutant("cut-off-leaders", "that leadership leaves brokers that are cut off", _cut_off_leaders),
     Mutant("cut-off-controller", "that a controller that is cut off resigns", _cut_off_controller),
+    Mutant(
+        "cut-off-anew",
+        "that a controller resigns again which is cut off anew",
+        _anew_cut_off_controller,
+    ),
     Mutant("probes", "that a controller asks whom it reaches", _probes),
 ]

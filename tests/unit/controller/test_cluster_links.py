@@ -1,8 +1,18 @@
 """A controller and the broken links that brokers report."""
 
+import pytest
+
 from quorate.broker.controller.broker_probes import PROBE_TIMEOUT_MS
-from quorate.broker.controller.controller_record import CUT_OFF_RESIGNATION_INTERVAL_MS
-from quorate.broker.controller.link_reports import BELIEVED_MS, SETTLE_MS, UNREACHED_MS
+from quorate.broker.controller.controller_record import (
+    CUT_OFF_RESIGNATION_INTERVAL_MS,
+    ControllerRecord,
+)
+from quorate.broker.controller.link_reports import (
+    BELIEVED_MS,
+    SETTLE_ANEW_MS,
+    SETTLE_MS,
+    UNREACHED_MS,
+)
 from quorate.common.types import TopicPartition
 from quorate_proto.v1 import control_pb2, errors_pb2
 from tests.support.virtual_time import pass_time
@@ -118,20 +128,65 @@ async def test_a_controller_that_the_others_do_not_hear_resigns_and_the_next_one
     assert (cluster.partition("orders").leader, cluster.partition("orders").isr) == (2, (2, 3))
 
 
+@pytest.mark.parametrize("are_answered", [False, True], ids=["cut links", "silent streams"])
 async def test_the_office_does_not_go_round_while_all_are_cut_off_from_each_other(
+    cluster: Cluster, *, are_answered: bool
+) -> None:
+    """Where control requests are still answered, each reports at once whom it does not hear."""
+    links = {frozenset((1, 2)), frozenset((2, 3)), frozenset((3, 1))}
+    cluster.cut_links |= set() if are_answered else links
+    tenures = set()
+    step_ms = SETTLE_ANEW_MS - 100
+    for _ in range((CUT_OFF_RESIGNATION_INTERVAL_MS - 10_000) // step_ms):
+        if cluster.controller is not None:
+            tenures.add(cluster.active.controller_epoch)
+            own = cluster.controller.broker_id
+            await report(cluster, own, *({1, 2, 3} - {own}))
+        await pass_time(step_ms / 1000)
+    assert 3 <= len(tenures) <= 4, "each of them resigned once"
+    cluster.cut_links.clear()
+
+
+async def _take_office_again(cluster: Cluster, broker_id: int) -> None:
+    """The controller is cut off and resigns, and a short while later it has the office again."""
+    await report(cluster, broker_id, *({1, 2, 3} - {broker_id}))
+    await settle(cluster)
+    assert cluster.controller is not None
+    assert cluster.controller.broker_id != broker_id
+    cluster.hand_over(cluster.controller.broker_id, broker_id)
+    await cluster.when(lambda: cluster.brokers[broker_id].controller)
+
+
+async def test_a_controller_that_is_cut_off_anew_resigns_once_more(cluster: Cluster) -> None:
+    for _ in range(2):
+        await _take_office_again(cluster, 1)
+        await cluster.at_rest()
+
+
+async def test_a_controller_whose_links_broke_before_its_tenure_does_not_resign_once_more(
     cluster: Cluster,
 ) -> None:
-    tenures = set()
-    rounds = 10
-    for _ in range(rounds):
-        tenures.add(cluster.active.controller_epoch)
-        controller = cluster.controller
-        assert controller is not None
-        own = controller.broker_id
-        await report(cluster, own, *({1, 2, 3} - {own}))
-        await settle(cluster)
-    assert rounds * (SETTLE_MS + 2_000) < CUT_OFF_RESIGNATION_INTERVAL_MS
-    assert len(tenures) <= 4, "each of them resigned once at most"
+    """Its links carry control requests, and no replication streams: it hears of it a little
+    later."""
+    await _take_office_again(cluster, 1)
+    await pass_time(SETTLE_ANEW_MS / 1000 - 0.05)
+    await report(cluster, 1, 2, 3)
+    await settle(cluster)
+    assert cluster.controller is not None
+    assert cluster.controller.broker_id == 1
+
+
+async def test_a_controller_that_does_not_reach_all_in_between_does_not_resign_once_more(
+    cluster: Cluster,
+) -> None:
+    cluster.cut_links.add(frozenset((1, 2)))
+    await _take_office_again(cluster, 1)
+    await pass_time(PROBE_TIMEOUT_MS / 1000)
+    await report(cluster, 1, 2, 3)
+    await settle(cluster)
+    assert cluster.controller is not None
+    assert cluster.controller.broker_id == 1
+    cluster.cut_links.clear()
 
 
 async def test_b3_reports_of_and_about_earlier_incarnations_do_not_count(cluster: Cluster) -> None:
@@ -204,14 +259,14 @@ async def test_a_report_that_outlives_those_of_the_same_cut_moves_no_leadership(
 
 
 async def test_a_broker_that_was_busy_for_a_while_does_not_block_a_decision_for_long(
-    cluster: Cluster,
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await cluster.create_topic("orders", (3, 1, 2))
     link = frozenset((1, 2))
     cluster.cut_links |= {link, frozenset((1, 3))}
     await cluster.active.report_links(silent(cluster, 2, 3))
     await cluster.active.report_links(silent(cluster, 1, 3))
-    cluster.active._links._resign = _stay
+    monkeypatch.setattr(ControllerRecord, "resign_as_cut_off", _stay)
     for _ in range(int((PROBE_TIMEOUT_MS + SETTLE_MS) / 1000)):
         await pass_time(1)
         await cluster.active.report_links(silent(cluster, 1, 3))
@@ -225,5 +280,5 @@ async def test_a_broker_that_was_busy_for_a_while_does_not_block_a_decision_for_
     cluster.cut_links.clear()
 
 
-async def _stay() -> bool:
+async def _stay(*_: object) -> bool:
     return False
