@@ -1,34 +1,25 @@
 """Puts a pipeline together from its file, and runs it in a Spark session."""
 
-import os
-import secrets
-import socket
+import functools
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from typing import Final, TextIO
+from contextlib import contextmanager
+from typing import TextIO
 
 from pyspark.sql import SparkSession
 
-from quorate.client.admin import AdminClient
-from quorate.client.errors import RequestFailed
-from quorate.client.results import Pipeline
-from quorate.pipeline.pipeline_config import PipelineConfig, security_options
+from quorate.pipeline.batch_runner import BatchRunner, RunSummary
+from quorate.pipeline.pipeline_config import PipelineConfig
 from quorate.pipeline.pipeline_errors import PipelineError
 from quorate.pipeline.pipeline_planner import PipelinePlanner
-from quorate.pipeline.pipeline_registry import ActiveRun, LeaseRenewal
-from quorate.pipeline.pipeline_runner import PipelineRunner, RunSummary
+from quorate.pipeline.pipeline_runner import PipelineRunner
 from quorate.pipeline.run_progress import ProgressBar, RunProgress
+from quorate.pipeline.run_setup import run_in_charge, source_errors
 from quorate.pipeline.sink import Sink
 from quorate.pipeline.sink_files import HadoopFiles
 from quorate.pipeline.sink_layout import OWN_FOLDER
 from quorate.pipeline.spark_rows import SparkRows
-from quorate.spark.committing.stream_commits import StreamCommits
-from quorate.spark.errors import QuorateSourceError
 from quorate.spark.session import open_session
-
-BEGIN_INTERVAL_S: Final = 1.0
-RENEWALS_PER_LEASE: Final = 3
 
 
 def pipeline_session(
@@ -50,16 +41,6 @@ def pipeline_session(
         return open_session(f"quorate pipeline {config.name}", master=master, settings=settings)
     except JavaNotFound as error:
         raise PipelineError(str(error)) from error
-
-
-def admin_of(config: PipelineConfig) -> AdminClient:
-    """Return an admin client of the pipeline's cluster; close it."""
-    connection = config.source.reading.connection
-    return AdminClient(
-        connection.bootstrap_servers,
-        client_id=f"quorate-pipeline-{config.name}",
-        options=security_options(config),
-    )
 
 
 def execute(
@@ -86,89 +67,58 @@ def execute(
         PipelineError: the run could not begin or go on; the message says what to do.
         ClusterUnreachable: no broker answers.
     """
-    with source_errors():
+    with source_errors(), _begun(config, session, terminal, take_over) as (run, planner):
+        run.prepare(time.time_ns() // 1_000_000)
+        run.work()
+        while interval_s is not None:
+            if on_round is not None:
+                on_round(run.summary)
+            time.sleep(interval_s)
+            planner.look_again()
+            run.work()
+        return run.summary
+
+
+@contextmanager
+def _begun(
+    config: PipelineConfig, session: SparkSession, terminal: TextIO | None, take_over: bool
+) -> Iterator[tuple[BatchRunner, PipelinePlanner]]:
+    """Begin a run into what the pipeline writes to."""
+    rows = SparkRows(
+        session,
+        source=config.reading,
+        include_headers=config.include_headers,
+        sql=config.sql,
+        compression=config.compression,
+    )
+    progress = RunProgress() if terminal is None else ProgressBar(terminal, rows.fraction_done)
+    take_charge = functools.partial(run_in_charge, config, take_over=take_over)
+    if config.table is None:
         files = HadoopFiles(session, config.path)
         files.require_writable(f"{OWN_FOLDER}/{config.name}")
-        rows = SparkRows(
-            session,
-            files.root,
-            source=config.reading,
-            include_headers=config.include_headers,
-            sql=config.sql,
-            compression=config.compression,
-        )
+        rows.root = files.root
         rows.check()
         with (
-            closing(PipelinePlanner(config.source, commits_of(config))) as planner,
-            admin_of(config) as admin,
-            admin_of(config) as renewing_admin,
+            run_in_charge(config, files.root, rows.cancel, take_over=take_over) as (
+                charge,
+                planner,
+            ),
+            progress,
         ):
-            begun = begin(config, admin, files.root, take_over=take_over)
-            charge = ActiveRun(admin, begun, config.lease_ms)
-            renewal_interval_s = config.lease_ms / 1000 / RENEWALS_PER_LEASE
-            with (
-                ended(charge),
-                LeaseRenewal(charge, renewing_admin, renewal_interval_s, rows),
-                RunProgress() if terminal is None else ProgressBar(terminal, rows) as progress,
-            ):
-                run = PipelineRunner(
-                    charge,
-                    sink=Sink(config.name, files),
-                    planner=planner,
-                    rows=rows,
-                    progress=progress,
-                )
-                run.prepare(time.time_ns() // 1_000_000)
-                run.work()
-                while interval_s is not None:
-                    if on_round is not None:
-                        on_round(run.summary)
-                    time.sleep(interval_s)
-                    planner.look_again()
-                    run.work()
-                return run.summary
-
-
-def commits_of(config: PipelineConfig) -> StreamCommits | None:
-    """Return what commits the offsets to a consumer group, beside the cluster's own record."""
-    reading = config.source.reading
-    return None if reading.commits is None else StreamCommits(reading.connection, reading.commits)
-
-
-def begin(config: PipelineConfig, admin: AdminClient, root: str, *, take_over: bool) -> Pipeline:
-    """Begin a run that is in charge.
-
-    If an earlier run was killed, wait until its lease has ended.
-
-    Raises:
-        PipelineError: another run is alive, or the cluster refused the run for another reason.
-    """
-    owner = f"{socket.gethostname()} process {os.getpid()} {secrets.token_hex(4)}"
-    deadline = time.monotonic() + config.lease_ms / 1000 + BEGIN_INTERVAL_S
-    while True:
-        try:
-            return admin.begin_pipeline_run(
-                config.name, owner=owner, lease_ms=config.lease_ms, sink=root, take_over=take_over
+            sink = Sink(config.name, files)
+            yield (
+                PipelineRunner(charge, sink=sink, planner=planner, rows=rows, progress=progress),
+                planner,
             )
-        except RequestFailed as error:
-            if error.error != "NON_EMPTY_GROUP" or time.monotonic() > deadline:
-                raise PipelineError(error.message or str(error)) from error
-        time.sleep(BEGIN_INTERVAL_S)
+        return
+    from quorate.tables.open_table import open_table
+    from quorate.tables.spark_table_rows import SparkTableRows
+    from quorate.tables.table_runner import TableRunner
 
-
-@contextmanager
-def ended(charge: ActiveRun) -> Iterator[None]:
-    """End the lease however the run ends, so that the next run need not wait for it."""
-    try:
-        yield
-    finally:
-        charge.end()
-
-
-@contextmanager
-def source_errors() -> Iterator[None]:
-    """Raise the errors of the Spark source as errors of the pipeline."""
-    try:
-        yield
-    except QuorateSourceError as error:
-        raise PipelineError(str(error)) from error
+    table_rows = SparkTableRows(rows)
+    table = open_table(config.table, config.name, table_rows.schema)
+    with take_charge(table.sink, rows.cancel) as (charge, planner), progress:
+        yield (
+            TableRunner(charge, table=table, planner=planner, rows=table_rows, progress=progress),
+            planner,
+        )

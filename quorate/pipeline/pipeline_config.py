@@ -19,7 +19,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from quorate.client.security import is_security_option
-from quorate.common.configuration import ConfigError, ConfigKey, ConfigSpec, read_toml
+from quorate.common.configuration import (
+    ConfigError,
+    ConfigKey,
+    ConfigSpec,
+    Configuration,
+    as_text,
+    read_toml,
+)
 from quorate.spark.errors import OptionError
 from quorate.spark.options.client_settings import PREFIX
 from quorate.spark.options.given_options import GivenOptions
@@ -41,6 +48,10 @@ from quorate.spark.options.option_table import (
     SUBSCRIBE_PATTERN,
 )
 from quorate.spark.options.read_options import StreamOptions, parse_stream_options
+from quorate.tables.partitioning import parse_partitioning
+from quorate.tables.table_config import FORMATS, TARGET_BYTES, TableConfig, table_config
+
+PARQUET: Final = "parquet"
 
 NAME: Final = ConfigKey(
     name="name",
@@ -59,14 +70,35 @@ SQL: Final = ConfigKey(
 PATH: Final = ConfigKey(
     name="sink.path",
     type=str,
-    doc="The folder for the Parquet files: any path that Spark understands.",
+    doc="The folder for the Parquet files (any path that Spark understands), or of the table.",
 )
 FORMAT: Final = ConfigKey(
     name="sink.format",
     type=str,
     default="parquet",
-    one_of=("parquet",),
-    doc="The format of the files.",
+    one_of=(PARQUET, *FORMATS),
+    doc="What is written: a folder of Parquet files, an Iceberg table or a Delta table.",
+)
+TABLE: Final = ConfigKey(
+    name="sink.table",
+    type=str,
+    default="",
+    doc="The name of a table, namespace.table in an Iceberg catalog. If it is empty, the name of "
+    "the pipeline is used.",
+)
+PARTITION_BY: Final = ConfigKey(
+    name="sink.partition.by",
+    type=str,
+    default="",
+    doc="The partition transforms of a new table: hour(COLUMN), day(COLUMN), identity(COLUMN), "
+    "bucket(N,COLUMN), with commas between.",
+)
+TARGET_FILE_BYTES: Final = ConfigKey(
+    name="sink.target.file.bytes",
+    type=int,
+    default=TARGET_BYTES,
+    at_least=1 << 10,
+    doc="The size at which a data file of a table is complete.",
 )
 COMPRESSION: Final = ConfigKey(
     name="sink.compression",
@@ -84,8 +116,14 @@ LEASE_MS: Final = ConfigKey(
     doc="How long a run may be silent. After that it counts as dead, and another one may begin.",
 )
 
-SPEC: Final = ConfigSpec("pipeline", (NAME, SQL, PATH, FORMAT, COMPRESSION, LEASE_MS))
+SPEC: Final = ConfigSpec(
+    "pipeline",
+    (NAME, SQL, PATH, FORMAT, TABLE, PARTITION_BY, TARGET_FILE_BYTES, COMPRESSION, LEASE_MS),
+)
 SOURCE: Final = "source."
+CATALOG: Final = "sink.catalog."
+STORAGE: Final = "sink.storage."
+"""The prefixes of properties that are passed on as they are, to pyiceberg and the storage."""
 
 SOURCE_DEFAULTS: Final[Mapping[str, str]] = {
     STARTING_OFFSETS.name: "earliest",
@@ -125,6 +163,8 @@ class PipelineConfig:
     path: str
     compression: str
     lease_ms: int
+    table: TableConfig | None = None
+    """The table that is written; None for a folder of Parquet files."""
 
 
 def read_config(path: Path) -> PipelineConfig:
@@ -152,7 +192,8 @@ def parse_config(values: Mapping[str, object]) -> PipelineConfig:
         for key, value in values.items()
         if key.startswith(SOURCE)
     }
-    own = SPEC.parse({key: value for key, value in values.items() if not key.startswith(SOURCE)})
+    passed_on = (SOURCE, CATALOG, STORAGE)
+    own = SPEC.parse({key: one for key, one in values.items() if not key.startswith(passed_on)})
     options = {**SOURCE_DEFAULTS, **source}
     if not {name.lower() for name in source}.isdisjoint(
         {STARTING_TIMESTAMP.name.lower(), STARTING_OFFSETS_BY_TIMESTAMP.name.lower()}
@@ -176,7 +217,34 @@ def parse_config(values: Mapping[str, object]) -> PipelineConfig:
         path=own[PATH],
         compression=own[COMPRESSION],
         lease_ms=own[LEASE_MS],
+        table=_table(own, values),
     )
+
+
+def _table(own: Configuration, values: Mapping[str, object]) -> TableConfig | None:
+    if own[FORMAT] == PARQUET:
+        if given := [key for key in values if key.startswith((CATALOG, STORAGE))]:
+            raise ConfigError(f"{given[0]} is of a table: give sink.format = iceberg or delta")
+        return None
+    return table_config(
+        format=own[FORMAT],
+        location=own[PATH],
+        name=own[TABLE] or own[NAME],
+        partitioning=parse_partitioning(own[PARTITION_BY]),
+        target_bytes=own[TARGET_FILE_BYTES],
+        compression=own[COMPRESSION],
+        catalog=properties_below(CATALOG, values),
+        storage=properties_below(STORAGE, values),
+    )
+
+
+def properties_below(prefix: str, values: Mapping[str, object]) -> dict[str, str]:
+    """Return the properties with a prefix, without it, as text."""
+    return {
+        key.removeprefix(prefix): as_text(value)
+        for key, value in values.items()
+        if key.startswith(prefix)
+    }
 
 
 def _as_option(key: str, value: object) -> str:

@@ -11,7 +11,7 @@ from quorate.spark.options.read_options import StreamOptions
 from quorate.spark.options.topic_subscription import Subscription
 from quorate.spark.reading.offset_resolver import known_topics, list_offsets
 from quorate.spark.reading.range_planning import select_partitions
-from quorate.spark.streaming.log_view import exactly, observe
+from quorate.spark.streaming.log_view import exactly, observe, what_is_there
 from quorate.spark.streaming.micro_batch_planning import (
     begin_next_batch,
     plan_batch,
@@ -74,6 +74,13 @@ class PipelinePlanner:
     def topics(self) -> list[str]:
         """Return the existing topics that the pipeline subscribes to."""
         return sorted(observe(self._cluster, self.subscription()).topic_ids)
+
+    def described(self) -> dict[str, DescribedTopic]:
+        """Return the existing topics that the pipeline subscribes to, with their partitions."""
+        found = known_topics(self._cluster, self.subscription())
+        there, _ = what_is_there(self.subscription(), found)
+        names = {partition.topic for partition in select_partitions(there, found)}
+        return {name: found[name] for name in sorted(names)}
 
     def starts(self) -> StreamOffsets:
         """Return the offsets at which a new pipeline begins."""

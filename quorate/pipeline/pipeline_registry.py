@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from quorate.client.admin import AdminClient
@@ -12,7 +12,6 @@ from quorate.client.results import NOT_BEGUN, Pipeline, PipelineStep
 from quorate.common.topic_partition import TopicPartition
 from quorate.pipeline.pipeline_errors import PipelineError, RunFenced
 from quorate.pipeline.sink_layout import BatchId
-from quorate.pipeline.spark_rows import SparkRows
 
 FENCED: Final = "FENCED_MEMBER_EPOCH"
 
@@ -94,23 +93,27 @@ class LeaseRenewal:
 
     A thread is needed because Spark may work on one batch for an hour. Losing the lease does not
     stop the run by itself: the run learns from its own commits whether it is in charge. It learns
-    sooner because this thread then cancels the work of Spark.
+    sooner because this thread then cancels its work.
     """
 
     def __init__(
-        self, charge: ActiveRun, admin: AdminClient, interval_s: float, rows: SparkRows
+        self,
+        charge: ActiveRun,
+        admin: AdminClient,
+        interval_s: float,
+        cancel: Callable[[], None],
     ) -> None:
         """
         Args:
             charge: the run whose lease is renewed.
             admin: an admin client that only this thread uses.
             interval_s: the time between two renewals.
-            rows: the work that is cancelled when the lease is lost.
+            cancel: cancels the work of the run when the lease is lost.
         """
         self._charge = charge
         self._admin = admin
         self._interval_s = interval_s
-        self._rows = rows
+        self._cancel = cancel
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._renew_until_over, name="lease", daemon=True)
 
@@ -129,7 +132,7 @@ class LeaseRenewal:
             except RequestFailed as error:
                 _logger.warning("%s", error)
                 if error.error == FENCED:
-                    self._rows.cancel()
+                    self._cancel()
                     return
             except QuorateError as error:
                 _logger.warning("the run's lease could not be renewed: %s", error)

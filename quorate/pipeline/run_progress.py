@@ -2,10 +2,10 @@
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Final, Self, TextIO
 
 from quorate.pipeline.pipeline_planner import PipelineBatch
-from quorate.pipeline.spark_rows import SparkRows
 
 INTERVAL_S: Final = 0.2
 WIDTH: Final = 30
@@ -36,14 +36,14 @@ class RunProgress:
 class ProgressBar(RunProgress):
     """A line at the terminal that a thread keeps up to date."""
 
-    def __init__(self, out: TextIO, rows: SparkRows) -> None:
+    def __init__(self, out: TextIO, fraction_done: Callable[[], float]) -> None:
         """
         Args:
             out: the terminal.
-            rows: says which fraction of the present batch is done.
+            fraction_done: returns which fraction of the present batch is done.
         """
         self._out = out
-        self._rows = rows
+        self._fraction_done = fraction_done
         self._total = 0
         self._done = 0
         self._batch = 0
@@ -74,7 +74,7 @@ class ProgressBar(RunProgress):
 
     def _show_until_over(self) -> None:
         while not self._over.wait(INTERVAL_S):
-            done = self._done + self._batch * (self._rows.fraction_done() if self._batch else 0)
+            done = self._done + self._batch * (self._fraction_done() if self._batch else 0)
             text = line(done, self._total, time.monotonic() - self._began)
             self._out.write(f"\r\x1b[K{text}")
             self._out.flush()

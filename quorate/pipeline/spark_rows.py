@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from quorate.pipeline.pipeline_errors import PipelineError, TransformError
 from quorate.pipeline.sink_layout import PARTITION_COLUMNS
 from quorate.spark.offset_ranges import OffsetRange
-from quorate.spark.schema import source_schema
+from quorate.spark.source import QuorateDataSource
 
 VIEW: Final = "records"
 NEEDED: Final = ("topic", "partition", "offset", "timestamp")
@@ -37,7 +37,6 @@ class SparkRows:
     def __init__(
         self,
         session: SparkSession,
-        root: str,
         *,
         source: Mapping[str, str],
         include_headers: bool,
@@ -47,14 +46,14 @@ class SparkRows:
         """
         Args:
             session: where Spark runs.
-            root: the sink's folder, with its scheme.
             source: the options of the format ``quorate``, without those that choose offsets.
             include_headers: True if the records have the column ``headers``.
             sql: the query over the view ``records``; empty keeps all columns.
             compression: the codec of the Parquet files.
         """
         self._session = session
-        self._root = root
+        self.root = ""
+        """The folder of the sink, with its scheme."""
         self._source = source
         self._include_headers = include_headers
         self._sql = sql
@@ -62,16 +61,20 @@ class SparkRows:
         for name, value in SETTINGS.items():
             session.conf.set(name, value)
 
-    def check(self) -> None:
-        """Try the SQL without any rows.
+    def check(self) -> StructType:
+        """Try the SQL without any rows, and return the columns of its result.
 
         Raises:
             TransformError: the SQL cannot be run, or its result cannot be stored.
         """
-        nothing = self._session.createDataFrame(
-            [], source_schema(include_headers=self._include_headers)
-        )
-        check_columns(self._transformed(nothing).schema, nothing.schema)
+        nothing = self._session.createDataFrame([], self._source_columns())
+        result = self._transformed(nothing).schema
+        check_columns(result, nothing.schema)
+        return result
+
+    def _source_columns(self) -> StructType:
+        """Return the columns that the source has with these options."""
+        return QuorateDataSource({"subscribe": "-", **self._source}).schema()
 
     def write(self, ranges: Sequence[OffsetRange], path: str) -> None:
         """Write all rows of the ranges as Parquet files into a folder of the sink.
@@ -79,17 +82,20 @@ class SparkRows:
         Raises:
             PipelineError: the rows could not be read, transformed or written.
         """
+        try:
+            dated = self.frame(ranges).withColumn("date", F.to_date("timestamp"))
+            dated.write.mode("overwrite").partitionBy(*PARTITION_COLUMNS).option(
+                "compression", self._compression
+            ).parquet(f"{self.root}/{path}")
+        except (PySparkException, Py4JJavaError) as error:
+            raise PipelineError(f"a batch could not be written: {cause_of(error)}") from error
+
+    def frame(self, ranges: Sequence[OffsetRange]) -> DataFrame:
+        """Return all rows of the ranges, transformed."""
         records = self._session.read.format("quorate").options(
             **{**self._source, **options_of(ranges)}
         )
-        try:
-            rows = self._transformed(records.load())
-            dated = rows.withColumn("date", F.to_date("timestamp"))
-            dated.write.mode("overwrite").partitionBy(*PARTITION_COLUMNS).option(
-                "compression", self._compression
-            ).parquet(f"{self._root}/{path}")
-        except (PySparkException, Py4JJavaError) as error:
-            raise PipelineError(f"a batch could not be written: {_cause(error)}") from error
+        return self._transformed(records.load())
 
     def cancel(self) -> None:
         """Cancel all work of Spark; another thread may call this."""
@@ -161,7 +167,7 @@ def check_columns(result: StructType, source: StructType) -> None:
             )
 
 
-def _cause(error: Exception) -> str:
+def cause_of(error: Exception) -> str:
     """Return the line that says what to do. The text that Spark puts around it is only logged."""
     text = str(error)
     _logger.debug("%s", text)

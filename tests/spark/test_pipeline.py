@@ -10,10 +10,11 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from quorate.client.results import NewTopic
-from quorate.pipeline.execution import admin_of, execute
+from quorate.pipeline.execution import execute
 from quorate.pipeline.pipeline_config import PipelineConfig, parse_config
 from quorate.pipeline.pipeline_errors import PipelineError, SinkError, TransformError
 from quorate.pipeline.sink import Sink
+from quorate.pipeline.run_setup import admin_of
 from quorate.pipeline.sink_files import HadoopFiles
 from quorate.testing import RunningCluster, running_cluster
 
@@ -98,7 +99,7 @@ def test_a_pipeline_killed_in_mid_move_is_made_good_by_the_next_run(
             False,
         )
         admin.begin_pipeline_run("lake", owner="else", lease_ms=60_000, sink=pipeline.sink)
-    monkeypatch.setattr("quorate.pipeline.execution.BEGIN_INTERVAL_S", -100.0)
+    monkeypatch.setattr("quorate.pipeline.run_setup.BEGIN_INTERVAL_S", -100.0)
     with pytest.raises(PipelineError, match=r"a run of pipeline lake is alive \(else"):
         execute(config, spark)
 

@@ -87,7 +87,7 @@ def open_keeper(where: PipelineAddress) -> "AdminClient":
     if where.config is None:
         return open_admin(where.bootstrap_server, where.data)
     with needs_spark():
-        from quorate.pipeline.execution import admin_of
+        from quorate.pipeline.run_setup import admin_of
 
     return admin_of(where.config)
 

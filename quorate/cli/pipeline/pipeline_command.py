@@ -96,8 +96,8 @@ def status(where: PipelineAddress, as_json: bool) -> None:
       quorate pipeline status --name orders --bootstrap-server 127.0.0.1:9092 --json
     """
     with needs_spark():
-        from quorate.pipeline.execution import source_errors
         from quorate.pipeline.pipeline_positions import pipeline_lags
+        from quorate.pipeline.run_setup import source_errors
 
     with open_keeper(where) as admin:
         found = _the_one(admin, require_name(where))
@@ -167,8 +167,8 @@ def reset(
       quorate pipeline reset --config orders.toml --to-datetime 2026-11-22T00:00:00Z
     """
     with needs_spark():
-        from quorate.pipeline.execution import source_errors
         from quorate.pipeline.pipeline_positions import reset_targets
+        from quorate.pipeline.run_setup import source_errors
         from quorate.spark.options.option_table import STARTING_OFFSETS, STARTING_TIMESTAMP
 
     given = [

@@ -15,9 +15,9 @@ from quorate.cli.shared_options import json_option, key_values, print_json
 from quorate.cli.tables import table
 
 if TYPE_CHECKING:
+    from quorate.pipeline.batch_runner import RunSummary
     from quorate.pipeline.pipeline_config import PipelineConfig
     from quorate.pipeline.pipeline_positions import PlannedRange
-    from quorate.pipeline.pipeline_runner import RunSummary
 
 
 @click.command()
@@ -170,9 +170,9 @@ def _show_plan(config: "PipelineConfig", *, as_json: bool) -> None:
     from contextlib import closing
 
     with needs_spark():
-        from quorate.pipeline.execution import admin_of, source_errors
         from quorate.pipeline.pipeline_planner import PipelinePlanner
         from quorate.pipeline.pipeline_positions import planned_ranges
+        from quorate.pipeline.run_setup import admin_of, source_errors
 
     with (
         admin_of(config) as admin,

@@ -27,7 +27,7 @@ from quorate.pipeline.sink import Sink
 from quorate.pipeline.sink_files import FoundFile, HadoopFiles
 from quorate.pipeline.spark_rows import SparkRows
 from quorate.spark.errors import DataLoss
-from quorate.spark.offset_ranges import OffsetRange
+from quorate.spark.offset_ranges import DescribedTopic, OffsetRange
 from quorate.spark.options.topic_subscription import Subscription
 from quorate.spark.streaming.log_view import LogEdges, LogView
 from quorate.spark.streaming.micro_batch_planning import (
@@ -142,6 +142,12 @@ class LogPlanner(PipelinePlanner):
 
     def topics(self) -> list[str]:
         return ["t"]
+
+    def described(self) -> dict[str, DescribedTopic]:
+        return {"t": DescribedTopic(self._log.topic_id, len(self._log.ends))}
+
+    def look_again(self) -> None:
+        self._view = self._log.view()
 
     def starts(self) -> StreamOffsets:
         edges, from_latest = self._view.edges, self._log.starts_at_latest

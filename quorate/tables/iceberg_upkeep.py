@@ -1,0 +1,185 @@
+"""Rewrites files of an Iceberg table: joins small ones, and removes rows, snapshots and lost files.
+
+Joining small files changes no row, and the position of the pipeline stays as it is. If another
+writer, as the pipeline itself, commits meanwhile, the upkeep gives up and is repeated later.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import (
+    ArrowScan,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.typedef import Record
+
+from quorate.common.topic_partition import TopicPartition
+from quorate.tables.data_files import FileLayout, WrittenFile, write_files
+from quorate.tables.lake_table import Upkeep
+from quorate.tables.storage import delete_files, files_below
+
+if TYPE_CHECKING:
+    from pyiceberg.table import FileScanTask, Table
+    from pyiceberg.table.metadata import TableMetadata
+
+GROUP_FILES_MIN: Final = 4
+"""Fewer small files of a partition are not worth a commit."""
+GROUP_BYTES_MAX: Final = 512 << 20
+"""The size of the files that are joined at once."""
+
+_logger = logging.getLogger(__name__)
+
+
+def compact(table: "Table", layout: FileLayout, small_bytes: int) -> Upkeep:
+    """Join the small files of each partition of the table into files of the target size."""
+    groups = list(_groups(table, small_bytes))
+    if not groups:
+        return Upkeep()
+    before = after = 0
+    transaction = table.transaction()
+    with transaction.update_snapshot(
+        snapshot_properties={"quorate.compaction": "true"}
+    ).overwrite() as overwrite:
+        for tasks in groups:
+            written = write_files(layout, _rows(table, tasks))
+            for task in tasks:
+                overwrite.delete_data_file(task.file)
+            for one in written:
+                overwrite.append_data_file(data_file_of(one, table.metadata))
+            before, after = before + len(tasks), after + len(written)
+    transaction.commit_transaction()
+    return Upkeep(files_before=before, files_after=after)
+
+
+def _groups(table: "Table", small_bytes: int) -> Iterator[list["FileScanTask"]]:
+    """Yield groups of small files without deletes: those of one partition, in order of time."""
+    by_partition: dict[Any, list[FileScanTask]] = {}
+    for task in table.scan().plan_files():
+        file = task.file
+        is_present = file.spec_id == table.metadata.default_spec_id
+        if file.file_size_in_bytes < small_bytes and is_present and not task.delete_files:
+            by_partition.setdefault(repr(file.partition), []).append(task)
+    for tasks in by_partition.values():
+        group: list[FileScanTask] = []
+        size = 0
+        for task in sorted(tasks, key=lambda one: one.file.file_path):
+            group.append(task)
+            size += task.file.file_size_in_bytes
+            if size >= GROUP_BYTES_MAX:
+                yield group
+                group, size = [], 0
+        if len(group) >= GROUP_FILES_MIN:
+            yield group
+
+
+def data_file_of(file: WrittenFile, metadata: "TableMetadata") -> DataFile:
+    """Return a written file as the manifests of the table describe it."""
+    schema = metadata.schema()
+    statistics = data_file_statistics_from_parquet_metadata(
+        parquet_metadata=file.metadata(),
+        stats_columns=compute_statistics_plan(schema, metadata.properties),
+        parquet_column_mapping=parquet_path_to_id_mapping(schema),
+    )
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=file.location,
+        file_format=FileFormat.PARQUET,
+        partition=Record(*file.key),
+        file_size_in_bytes=file.size,
+        sort_order_id=None,
+        spec_id=metadata.default_spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics.to_serialized_dict(),
+    )
+
+
+def rewrite_without(
+    overwrite: Any,  # noqa: ANN401 - a snapshot producer of pyiceberg
+    table: "Table",
+    layout: FileLayout,
+    removed: Mapping[TopicPartition, int],
+) -> None:
+    """Remove the rows at and above an offset of each partition; files that hold others, too, are
+    written anew."""
+    terms = [
+        f"(topic = '{one.topic}' AND partition = {one.partition} AND offset >= {offset})"
+        for one, offset in sorted(removed.items())
+    ]
+    for task in table.scan(" OR ".join(terms)).plan_files():
+        kept = (rows.filter(_stays(rows, removed)) for rows in _rows(table, [task]))
+        for written in write_files(layout, kept):
+            overwrite.append_data_file(data_file_of(written, table.metadata))
+        overwrite.delete_data_file(task.file)
+
+
+def _stays(rows: pa.RecordBatch, removed: Mapping[TopicPartition, int]) -> pa.Array:
+    """Return a mask of the rows that are not removed."""
+    goes = pa.repeat(pa.scalar(False), rows.num_rows)
+    for one, offset in removed.items():
+        is_of = pc.and_(
+            pc.equal(rows.column("topic"), one.topic),
+            pc.equal(rows.column("partition"), one.partition),
+        )
+        goes = pc.or_(goes, pc.and_(is_of, pc.greater_equal(rows.column("offset"), offset)))
+    return pc.invert(goes)
+
+
+def _rows(table: "Table", tasks: list["FileScanTask"]) -> Iterator[pa.RecordBatch]:
+    scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
+    for task in tasks:
+        yield from scan.to_record_batches([task])
+
+
+def expire(table: "Table", older_than_ms: int) -> Upkeep:
+    """Forget snapshots that are older; the files that only they had are deleted."""
+    before = _files(table)
+    snapshots = len(table.snapshots())
+    moment = datetime.fromtimestamp(older_than_ms / 1000, UTC)
+    table.maintenance.expire_snapshots().older_than(moment).commit()
+    table.refresh()
+    expired = snapshots - len(table.snapshots())
+    if not expired:
+        return Upkeep()
+    lost = before - _files(table)
+    delete_files(table.io, sorted(lost))
+    return Upkeep(snapshots_expired=expired)
+
+
+def remove_orphans(table: "Table", older_than_ms: int) -> Upkeep:
+    """Delete files below the table's folder that no snapshot knows and that are older."""
+    known = _files(table)
+    known.add(table.metadata_location)
+    known.update(entry.metadata_file for entry in table.metadata.metadata_log)
+    found = [
+        one.location
+        for one in files_below(table.io, table.location())
+        if one.modified_ms < older_than_ms and one.location not in known
+    ]
+    delete_files(table.io, found)
+    return Upkeep(orphans_deleted=len(found))
+
+
+def _files(table: "Table") -> set[str]:
+    """Return all files that the snapshots of a table have: data, manifests, lists of them."""
+    found: set[str] = set()
+    manifests: set[str] = set()
+    for snapshot in table.snapshots():
+        found.add(snapshot.manifest_list)
+        for manifest in snapshot.manifests(table.io):
+            if manifest.manifest_path in manifests:
+                continue
+            manifests.add(manifest.manifest_path)
+            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
+                found.add(entry.data_file.file_path)
+    for statistics in table.metadata.statistics:
+        found.add(statistics.statistics_path)
+    return found | manifests

@@ -1,0 +1,61 @@
+"""Rows that Spark reads and transforms, and that its executors write as data files."""
+
+import functools
+import pickle
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from quorate.pipeline.pipeline_errors import PipelineError
+from quorate.pipeline.spark_rows import SparkRows, cause_of
+from quorate.spark.offset_ranges import OffsetRange
+from quorate.tables.data_files import FileLayout, WrittenFile, write_files
+
+
+class SparkTableRows:
+    """The rows of batches, in one Spark session."""
+
+    def __init__(self, rows: SparkRows) -> None:
+        """
+        Raises:
+            TransformError: the SQL cannot be run, or its result cannot be stored.
+        """
+        self._rows = rows
+        self._schema = to_arrow_schema(rows.check(), timezone="UTC")
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the rows."""
+        return self._schema
+
+    def write(self, ranges: Sequence[OffsetRange], layout: FileLayout) -> list[WrittenFile]:
+        """Write all rows of the ranges, and return the files.
+
+        A task that Spark repeats has deleted its files, unless its worker was killed: then they
+        stay uncommitted, until orphans are removed.
+
+        Raises:
+            PipelineError: the rows could not be read, transformed or written.
+        """
+        task = functools.partial(_write_task, layout)
+        try:
+            found = self._rows.frame(ranges).mapInArrow(task, "files binary").collect()
+        except (PySparkException, Py4JJavaError) as error:
+            raise PipelineError(f"a batch could not be written: {cause_of(error)}") from error
+        return [one for row in found for one in pickle.loads(row.files)]
+
+    def cancel(self) -> None:
+        """Cancel all work of Spark; another thread may call this."""
+        self._rows.cancel()
+
+    def fraction_done(self) -> float:
+        """Return the fraction of Spark's present tasks that is done."""
+        return self._rows.fraction_done()
+
+
+def _write_task(layout: FileLayout, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    written = write_files(layout, batches)
+    yield pa.RecordBatch.from_pydict({"files": [pickle.dumps(written)]})
