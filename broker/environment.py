@@ -12,8 +12,14 @@ from typing import Final, Protocol
 
 import grpc.aio
 
+from quorate.broker.changes.audit_files import AuditLimits
 from quorate.broker.changes.audit_log import AuditLog, KeepAuditEntries, keep_no_entries
-from quorate.broker.config.controller import AUDIT_LOG_FILE
+from quorate.broker.config.controller import (
+    AUDIT_LOG_FILE,
+    AUDIT_LOG_RETENTION_DAYS,
+    AUDIT_LOG_ROLL_BYTES,
+    AUDIT_LOG_ROLL_DAYS,
+)
 from quorate.broker.config.grpc_listeners import REPLICATION_PORT
 from quorate.broker.config.log import LOG_DIR, LOG_FLUSH, LOG_RESERVE_BYTES, LOG_SEGMENT_BYTES
 from quorate.broker.config.node import BROKER_ID, BROKER_SESSION_TIMEOUT_MS
@@ -193,7 +199,14 @@ class ProcessEnvironment:
         name = self._config[AUDIT_LOG_FILE]
         if not name:
             return keep_no_entries
-        audit_log = AuditLog(Path(self._config[LOG_DIR]) / name)
+        audit_log = AuditLog(
+            Path(self._config[LOG_DIR]) / name,
+            AuditLimits(
+                self._config[AUDIT_LOG_ROLL_BYTES],
+                self._config[AUDIT_LOG_ROLL_DAYS],
+                self._config[AUDIT_LOG_RETENTION_DAYS],
+            ),
+        )
         cleanup.push_async_callback(audit_log.close)
         return audit_log.keep
 

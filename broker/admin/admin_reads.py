@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
+from quorate.broker.admin import logger_levels
 from quorate.broker.admin.admin_service import Read
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.kafka.admin.config_description import ConfigReads
@@ -42,12 +43,20 @@ class AdminReads:
         return {
             "DescribePipelines": self.describe_pipelines,
             "DescribeAcls": self.describe_acls,
-            "DescribeConfigs": self._configs.describe,
+            "DescribeConfigs": self.describe_configs,
             "ListConfigEntities": self._configs.names,
             "DescribeClientQuotas": self.describe_client_quotas,
             "DescribeDelegationTokens": self.describe_tokens,
             "DescribeUserScramCredentials": self.describe_scram_users,
         }
+
+    async def describe_configs(
+        self, request: admin_pb2.DescribeConfigsRequest
+    ) -> admin_pb2.DescribeConfigsResponse:
+        """Describe configurations, or the levels of this broker's loggers."""
+        rights = self._authorizer.rights_of(caller_of(request.context))
+        levels = logger_levels.described(request, rights, self._configs.broker_id)
+        return levels or await self._configs.describe(request)
 
     async def describe_acls(
         self, request: admin_pb2.DescribeAclsRequest

@@ -10,6 +10,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message_factory import GetMessageClass
 
+from quorate.broker.admin import logger_levels
 from quorate.broker.admin.cluster_status import (
     broker_endpoints,
     cluster_status,
@@ -17,7 +18,14 @@ from quorate.broker.admin.cluster_status import (
     voter_alerts,
 )
 from quorate.broker.admin.metric_encoding import encode_metrics
-from quorate.broker.changes.table import ADMIN_SERVICE, CHANGES, A, Change, Q
+from quorate.broker.changes.table import (
+    ADMIN_SERVICE,
+    CHANGES,
+    INCREMENTAL_ALTER_CONFIGS,
+    A,
+    Change,
+    Q,
+)
 from quorate.broker.common.broker_identity import BrokerIdentity
 from quorate.broker.control.active_controller import ActiveController, ActiveControllerSlot
 from quorate.broker.control.ports import (
@@ -92,6 +100,7 @@ class AdminService:
             "MoveController": self.MoveController,
         }
         found = {change.rpc: _handler(change.rpc, self._changing(change)) for change in CHANGES}
+        own[INCREMENTAL_ALTER_CONFIGS.rpc] = self._alter_configs
         found |= {rpc: _handler(rpc, method) for rpc, method in own.items()}
         found |= {rpc: _handler(rpc, self._reading(read)) for rpc, read in self._reads.items()}
         return found
@@ -105,6 +114,14 @@ class AdminService:
             answer.error_code = errors_pb2.NOT_CONTROLLER
             return answer
         return await controller.perform(change, request)
+
+    async def _alter_configs(
+        self, request: admin_pb2.IncrementalAlterConfigsRequest, call: Context
+    ) -> admin_pb2.IncrementalAlterConfigsResponse:
+        """Change the levels of this broker's loggers here, and everything else as any change."""
+        rights, broker_id = self._rights(request), self._identity.broker_id
+        levels = logger_levels.altered(request, rights, broker_id)
+        return levels or await self.perform(INCREMENTAL_ALTER_CONFIGS, request, call)
 
     def _changing(self, change: Change[Q, A]) -> Method:
         async def method(request: Q, call: Context) -> A:

@@ -76,6 +76,7 @@ class BrokerServices:
         shared.metrics.add(self.kafka.figures.samples)
         shared.metrics.add(self.kafka.fetch_sessions.samples)
         shared.metrics.add(self.kafka.telemetry.samples)
+        shared.metrics.add(self.kafka.quotas.totals.samples)
 
     def serve_brokers(self, server: grpc.aio.Server, followers: ReplicationListener | None) -> None:
         """Serve the requests that only brokers may send, and the changes that they forward.

@@ -1,13 +1,12 @@
 """The audit log: a file of JSON lines, one per change of one resource (F5).
 
-The file is opened for each write, so that it may be renamed away at any time and begins anew. It is
-written in a thread of its own; entries that come while a write is under way go out with the next.
+It is written in a thread of its own; entries that come while a write is under way go out with the
+next. ``audit_files`` says when a file is set aside for a new one.
 """
 
 import asyncio
 import json
 import logging
-import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from quorate.common.files.private_files import FILE_MODE
+from quorate.broker.changes.audit_files import NO_LIMITS, AuditFiles, AuditLimits
 
 log = logging.getLogger(__name__)
 
@@ -37,9 +36,16 @@ class AuditLog:
     that would have been written.
     """
 
-    def __init__(self, path: Path, *, clock_s: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        path: Path,
+        limits: AuditLimits = NO_LIMITS,
+        *,
+        clock_s: Callable[[], float] = time.time,
+    ) -> None:
         """``clock_s`` is the wall clock, in seconds since the epoch."""
         self._path = path
+        self._files = AuditFiles(path, limits, clock_s)
         self._clock_s = clock_s
         self._waiting: list[tuple[bytes, asyncio.Future[None]]] = []
         self._writing: asyncio.Task[None] | None = None
@@ -69,7 +75,7 @@ class AuditLog:
                 batch, self._waiting = self._waiting, []
                 lines = b"".join(part for part, _ in batch)
                 try:
-                    await loop.run_in_executor(self._thread, self._append, lines)
+                    await loop.run_in_executor(self._thread, self._files.append, lines)
                 except OSError as error:
                     log.error(
                         "the audit log %s cannot be written: %s; not in it: %s",
@@ -82,12 +88,3 @@ class AuditLog:
                         kept.set_result(None)
         finally:
             self._writing = None
-
-    def _append(self, lines: bytes) -> None:
-        file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE)
-        try:
-            left = memoryview(lines)
-            while left:
-                left = left[os.write(file, left) :]
-        finally:
-            os.close(file)

@@ -10,9 +10,32 @@ AUDIT_LOG_FILE: Final = ConfigKey(
     default="audit.log",
     doc="The file in which the controller writes who changed what, one line of JSON per change. "
     "The path is relative to log.dir unless it begins with /. The file may be renamed at any "
-    "time; the controller begins a new one then. Nothing deletes it. If empty, there is no "
-    "file. The metadata log records who changed what in any case, see `quorate metadata "
-    "tail`.",
+    "time; the controller begins a new one then. If empty, there is no file. The metadata log "
+    "records who changed what in any case, see `quorate metadata tail`.",
+)
+AUDIT_LOG_ROLL_BYTES: Final = ConfigKey(
+    name="audit.log.roll.bytes",
+    type=int,
+    default=64 << 20,
+    at_least=-1,
+    doc="The audit log begins a new file once the last one has this size. The time is added to the "
+    "name of the old one. -1 means never.",
+)
+AUDIT_LOG_ROLL_DAYS: Final = ConfigKey(
+    name="audit.log.roll.days",
+    type=int,
+    default=30,
+    at_least=-1,
+    doc="The audit log begins a new file once the first entry of the last one is this many days "
+    "old. -1 means never.",
+)
+AUDIT_LOG_RETENTION_DAYS: Final = ConfigKey(
+    name="audit.log.retention.days",
+    type=int,
+    default=365,
+    at_least=-1,
+    doc="Files of the audit log are deleted this many days after a new one was begun. -1 means "
+    "never.",
 )
 AUTO_LEADER_REBALANCE_ENABLE: Final = ConfigKey(
     name="auto.leader.rebalance.enable",

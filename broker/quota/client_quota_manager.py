@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from quorate.broker.quota.quota_totals import TotalsByUser
 from quorate.broker.quota.shared_usage import SharedUsage
 from quorate.broker.quota.windowed_rate import QuotaWindow
 from quorate.metadata_log.client_quotas import (
@@ -100,6 +101,7 @@ class ClientQuotaManager:
         self._limits: dict[tuple[str, str], ClientLimits] = {}
         self._usages: dict[tuple[str, ClientQuotaEntity], SharedUsage] = {}
         self._usages_max = CACHED_CLIENTS_MAX
+        self.totals = TotalsByUser()
 
     def on_image(self, image: Image, _changes: Changes) -> None:
         """Take over the quotas of the newest metadata image."""
@@ -139,7 +141,8 @@ class ClientQuotaManager:
             limit = quota.limit * unit
             found = self._usages.get((key, quota.shared_by))
             if found is None:
-                found = SharedUsage(self._window, limit, most_ms)
+                totals = self.totals.of(key, quota.shared_by.user or "")
+                found = SharedUsage(self._window, limit, most_ms, totals)
                 self._usages[key, quota.shared_by] = found
             found.set_limit(limit, now_ms)
             return found

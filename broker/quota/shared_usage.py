@@ -8,6 +8,7 @@ connection that it left (Q5).
 import math
 from typing import Final
 
+from quorate.broker.quota.quota_totals import QuotaTotals
 from quorate.broker.quota.windowed_rate import QuotaWindow, WindowedRate
 
 TURN_MS: Final = 10
@@ -30,6 +31,7 @@ class SharedUsage:
     """The windowed rate of one quota, and the mute of the clients that share it.
 
     All times are in ms, by one clock. ``most_ms`` limits a single mute; None means no limit.
+    ``totals`` are those of the user, for the metrics.
     """
 
     __slots__ = (
@@ -38,16 +40,24 @@ class SharedUsage:
         "_muted_until_ms",
         "_next_turn_ms",
         "_rate",
+        "_totals",
         "_waiting",
     )
 
-    def __init__(self, window: QuotaWindow, limit: float, most_ms: float | None) -> None:
+    def __init__(
+        self,
+        window: QuotaWindow,
+        limit: float,
+        most_ms: float | None,
+        totals: QuotaTotals | None = None,
+    ) -> None:
         self._rate = WindowedRate(window)
         self._limit = limit
         self._most_ms = most_ms
         self._muted_until_ms = -math.inf
         self._next_turn_ms = -math.inf
         self._waiting = 0
+        self._totals = totals or QuotaTotals()
 
     @property
     def limit(self) -> float:
@@ -65,14 +75,19 @@ class SharedUsage:
     def use(self, amount: float, now_ms: float) -> int:
         """Count ``amount``, and return for how long to mute the clients, in ms."""
         self._rate.record(amount, now_ms)
+        self._totals.used += amount
         throttle_ms = self._throttle_time_ms(now_ms)
         if throttle_ms:
-            self._muted_until_ms = max(self._muted_until_ms, now_ms + throttle_ms)
+            self.mute(throttle_ms, now_ms)
         return self.muted_ms(now_ms)
 
     def mute(self, time_ms: int, now_ms: float) -> None:
-        """Mute the clients for a time that was measured elsewhere."""
-        self._muted_until_ms = max(self._muted_until_ms, now_ms + time_ms)
+        """Mute the clients for this time from now on, or longer if they are muted already."""
+        until_ms = now_ms + time_ms
+        since_ms = max(self._muted_until_ms, now_ms)
+        if until_ms > since_ms:
+            self._totals.throttled_ms += until_ms - since_ms
+            self._muted_until_ms = until_ms
 
     def muted_ms(self, now_ms: float) -> int:
         """Return for how much longer the clients are muted, in ms."""

@@ -16,7 +16,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from quorate.broker.rpc.health_service import SERVICE, SERVING
 from quorate.cli.top.top_view import PRODUCE_TAGS, REQUEST_TIMES
-from quorate.client.results import NewTopic
+from quorate.client.results import (
+    ConfigChange,
+    ConfigEntity,
+    NewTopic,
+    QuotaAlteration,
+    QuotaEntity,
+)
 from quorate.testing import RunningCluster, running_cluster
 from tests.support.cli import cluster_json, quorate, quorate_json
 from tests.support.promql import what_is_missing
@@ -36,6 +42,8 @@ def cluster() -> Iterator[RunningCluster]:
     with running_cluster(group_initial_rebalance_delay_ms=0) as cluster:
         with cluster.admin() as admin:
             admin.create_topics([NewTopic(name="orders")])[0].raise_for_error()
+            quota = QuotaAlteration(QuotaEntity(user=""), {"producer_byte_rate": 1e9})
+            admin.alter_client_quotas([quota])[0].raise_for_error()
         producer = Producer({"bootstrap.servers": cluster.bootstrap})
         producer.produce("orders", b"one")
         assert producer.flush(30) == 0
@@ -94,6 +102,22 @@ def test_top_asks_for_a_label_that_there_is(cluster: RunningCluster) -> None:
         there = {(one.name, tuple(one.tags.items())) for one in admin.metrics()}
     assert (f"{REQUEST_TIMES}.Count", PRODUCE_TAGS) in there
     assert (f"{REQUEST_TIMES}.Mean", PRODUCE_TAGS) in there
+
+
+def test_levels_of_loggers_are_changed_while_a_broker_runs(cluster: RunningCluster) -> None:
+    loggers = ("configs", "--entity-type", "broker-loggers", "--data", str(cluster.folder))
+    name = ("--entity-name", "1")
+    quorate(*loggers, *name, "--alter", "--add-config", "quorate.broker.kafka=DEBUG")
+    shown = quorate(*loggers, "--describe", *name)
+    assert "quorate.broker.kafka=DEBUG sensitive" in shown
+    quorate(*loggers, *name, "--alter", "--delete-config", "quorate.broker.kafka")
+    with cluster.admin() as admin:
+        described = admin.describe_configs(
+            [ConfigEntity("broker-logger", "1", ["quorate.broker.kafka"])]
+        )
+        assert [one.value for one in described[0].entries] == ["INFO"]
+        change = ConfigChange("broker-logger", "7", {"root": "DEBUG"})
+        assert "does not answer" in admin.incremental_alter_configs([change])[0].message
 
 
 def grpc_health(cluster: RunningCluster, service: str = "") -> Any:  # noqa: ANN401 - a message

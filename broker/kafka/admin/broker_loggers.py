@@ -7,17 +7,23 @@ above it.
 
 import logging
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire.codec import Message
+from quorate.broker.security.authorizer import Rights
 from quorate.common.acl_types import AclOperation
 from quorate_proto.v1 import admin_pb2, errors_pb2
 
+log = logging.getLogger(__name__)
+
 RESOURCE_TYPE: Final = 8
 """Kafka's number of this type of resource."""
+
+BROKER_LOGGER: Final = "broker-logger"
+"""The type of these entities in the Admin service."""
 
 ROOT: Final = "root"
 
@@ -38,71 +44,122 @@ _LEVELS: Final = {
 """Kafka's levels and Python's. Nothing is logged below DEBUG here, so TRACE shows no more."""
 
 
+class LevelChange(NamedTuple):
+    """The new level of one logger; None removes the level that it has."""
+
+    name: str
+    level: str | None
+
+
+def described_levels(
+    rights: Rights, broker_id: int, name: str, loggers: Iterable[str]
+) -> admin_pb2.DescribedConfig:
+    """Return the level of every logger, or of ``loggers`` if there are any. ``name`` is the broker
+    whose loggers are meant."""
+    described = admin_pb2.DescribedConfig(entity_type=BROKER_LOGGER, entity_name=name)
+    try:
+        rights.require_cluster(AclOperation.DESCRIBE_CONFIGS)
+        _require_this_broker(broker_id, name)
+    except KafkaError as error:
+        described.error_code, described.error_message = error.code, error.message
+        return described
+    wanted = frozenset(loggers)
+    described.entries.extend(
+        admin_pb2.ConfigEntry(name=logger, value=_level_of(logger), source=_SOURCE, type=2)
+        for logger in sorted(_names())
+        if not wanted or logger in wanted
+    )
+    return described
+
+
+def change_levels(
+    rights: Rights,
+    broker_id: int,
+    name: str,
+    changes: Iterable[LevelChange],
+    *,
+    validate_only: bool,
+) -> None:
+    """Set and remove levels, all of them or none.
+
+    Raises:
+        KafkaError: the client may not, this is not the broker ``name``, or a logger or a level does
+            not exist.
+    """
+    rights.require_cluster(AclOperation.ALTER_CONFIGS)
+    _require_this_broker(broker_id, name)
+    levels = dict(_levels_asked(changes))
+    if validate_only:
+        return
+    for logger, level in levels.items():
+        _logger(logger).setLevel(level)
+        log.info("the level of logger %s is now %s", logger, _level_of(logger))
+
+
 def describe(
     services: KafkaServices, context: RequestContext, resource: Message
 ) -> admin_pb2.DescribedConfig:
-    """Return the level of every logger, or of those that are asked for."""
-    try:
-        services.authorizer.rights_of(context).require_cluster(AclOperation.DESCRIBE_CONFIGS)
-        _require_this_broker(services, resource["resource_name"])
-    except KafkaError as error:
-        return admin_pb2.DescribedConfig(error_code=error.code, error_message=error.message)
-    wanted = frozenset(resource["configuration_keys"] or ())
-    return admin_pb2.DescribedConfig(
-        entries=[
-            admin_pb2.ConfigEntry(name=name, value=_level_of(name), source=_SOURCE, type=2)
-            for name in sorted(_names())
-            if not wanted or name in wanted
-        ]
+    """Return the levels that a Kafka client asks for."""
+    return described_levels(
+        services.authorizer.rights_of(context),
+        services.broker_id,
+        resource["resource_name"],
+        resource["configuration_keys"] or (),
     )
 
 
 def alter(
     services: KafkaServices, context: RequestContext, resource: Message, *, validate_only: bool
 ) -> tuple[int, str]:
-    """Set and remove levels, all of them or none. Return Kafka's error code and a message."""
+    """Change levels for a Kafka client. Return Kafka's error code and a message."""
     try:
-        services.authorizer.rights_of(context).require_cluster(AclOperation.ALTER_CONFIGS)
-        _require_this_broker(services, resource["resource_name"])
-        levels = dict(_levels_asked(resource["configs"]))
+        change_levels(
+            services.authorizer.rights_of(context),
+            services.broker_id,
+            resource["resource_name"],
+            list(_changes_of(resource["configs"])),
+            validate_only=validate_only,
+        )
     except KafkaError as error:
         return error.code, error.message
-    if not validate_only:
-        for name, level in levels.items():
-            _logger(name).setLevel(level)
     return errors_pb2.NONE, ""
 
 
-def _require_this_broker(services: KafkaServices, name: str) -> None:
-    if name != str(services.broker_id):
+def _changes_of(configs: Iterable[Message]) -> Iterator[LevelChange]:
+    for one in configs:
+        name, operation = one["name"], one["config_operation"]
+        if operation not in (_SET, _DELETE):
+            raise KafkaError(
+                errors_pb2.INVALID_REQUEST, f"{name[:200]}: the level of a logger is no list"
+            )
+        yield LevelChange(name, str(one["value"]) if operation == _SET else None)
+
+
+def _require_this_broker(broker_id: int, name: str) -> None:
+    if name != str(broker_id):
         raise KafkaError(
             errors_pb2.INVALID_REQUEST,
-            f"this is broker {services.broker_id}, which has the levels of its own loggers alone: "
+            f"this is broker {broker_id}, which has the levels of its own loggers alone: "
             f"ask broker {name[:20]!r} for its own",
         )
 
 
-def _levels_asked(configs: Iterable[Message]) -> Iterator[tuple[str, int]]:
+def _levels_asked(changes: Iterable[LevelChange]) -> Iterator[tuple[str, int]]:
     """Yield the new level of each logger; NOTSET for one that is to have none of its own."""
     known = frozenset(_names())
-    for one in configs:
-        name, operation, level = one["name"], one["config_operation"], one["value"]
+    for name, level in changes:
         if name not in known:
             raise KafkaError(errors_pb2.INVALID_CONFIG, f"there is no logger {name[:200]!r}")
-        if operation == _DELETE and name == ROOT:
+        if level is None and name == ROOT:
             raise KafkaError(
                 errors_pb2.INVALID_REQUEST, f"the level of {ROOT} cannot be removed: set another"
             )
-        if operation not in (_SET, _DELETE):
-            raise KafkaError(
-                errors_pb2.INVALID_REQUEST, f"{name}: the level of a logger is no list"
-            )
-        if operation == _SET and level not in _LEVELS:
+        if level is not None and level not in _LEVELS:
             raise KafkaError(
                 errors_pb2.INVALID_CONFIG,
-                f"{name}: {str(level)[:20]!r} is no level, but {', '.join(_LEVELS)} are",
+                f"{name}: {level[:20]!r} is no level, but {', '.join(_LEVELS)} are",
             )
-        yield name, _LEVELS[level] if operation == _SET else logging.NOTSET
+        yield name, logging.NOTSET if level is None else _LEVELS[level]
 
 
 def _names() -> Iterator[str]:

@@ -47,6 +47,11 @@ class ConfigReads:
         self._live = live
         self._authorizer = authorizer
 
+    @property
+    def broker_id(self) -> BrokerId:
+        """Return the broker whose own configuration is described here."""
+        return self._live.broker_id
+
     async def describe(
         self, request: admin_pb2.DescribeConfigsRequest
     ) -> admin_pb2.DescribeConfigsResponse:

@@ -1,6 +1,7 @@
 """Describes and alters the configuration of topics and brokers."""
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from quorate.client.call_steps import Steps, ToAllBrokers, ToAnyBroker, ToController
 from quorate.client.calls.cluster_calls import cluster_status
@@ -14,18 +15,66 @@ from quorate.client.results import (
 )
 from quorate_proto.v1 import admin_pb2, errors_pb2
 
+BROKER_LOGGER: Final = "broker-logger"
+
 
 def incremental_alter_configs(
     changes: Sequence[ConfigChange], *, validate_only: bool = False
 ) -> Steps[list[ConfigResult]]:
-    """Set, remove, append and subtract values; return one result per entity, in order."""
-    request = admin_pb2.IncrementalAlterConfigsRequest(
+    """Set, remove, append and subtract values; return one result per entity, in order.
+
+    The levels of a broker's loggers are changed by that broker, and all else by the controller.
+    """
+    found: dict[int, ConfigResult] = {}
+    others = {
+        position: change
+        for position, change in enumerate(changes)
+        if change.entity_type != BROKER_LOGGER
+    }
+    if others or not changes:
+        request = _alteration(others.values(), validate_only=validate_only)
+        answer: admin_pb2.IncrementalAlterConfigsResponse = yield ToController(
+            "IncrementalAlterConfigs", request, "changing configurations"
+        )
+        found |= zip(others, map(ConfigResult.from_proto, answer.results), strict=True)
+    for position, change in enumerate(changes):
+        if position not in others:
+            found[position] = yield from _alter_loggers(change, validate_only=validate_only)
+    return [found[position] for position in range(len(changes))]
+
+
+def _alteration(
+    changes: Iterable[ConfigChange], *, validate_only: bool
+) -> admin_pb2.IncrementalAlterConfigsRequest:
+    return admin_pb2.IncrementalAlterConfigsRequest(
         changes=[change.to_proto() for change in changes], validate_only=validate_only
     )
-    answer: admin_pb2.IncrementalAlterConfigsResponse = yield ToController(
-        "IncrementalAlterConfigs", request, "changing configurations"
+
+
+def _alter_loggers(change: ConfigChange, *, validate_only: bool) -> Steps[ConfigResult]:
+    """Have a broker change the levels of its loggers."""
+    broker = change.entity_name
+    address = (yield from _broker_addresses()).get(broker)
+    answer: admin_pb2.IncrementalAlterConfigsResponse | None = None
+    if address is not None:
+        request = _alteration([change], validate_only=validate_only)
+        answers = yield ToAllBrokers([address], "IncrementalAlterConfigs", request)
+        answer = answers[address]
+    if answer is not None and answer.results:
+        return ConfigResult.from_proto(answer.results[0])
+    refused = admin_pb2.ConfigResult(
+        entity_type=change.entity_type,
+        entity_name=broker,
+        error_code=errors_pb2.BROKER_NOT_AVAILABLE,
+        error_message=_why_not_there(broker),
     )
-    return [ConfigResult.from_proto(result) for result in answer.results]
+    return ConfigResult.from_proto(refused)
+
+
+def _broker_addresses() -> Steps[dict[str, str]]:
+    """Return the gRPC address of each live broker, by its id in words."""
+    status = yield from cluster_status()
+    return {str(broker.id): broker.grpc for broker in status.brokers}
 
 
 def alter_configs(
@@ -68,7 +117,9 @@ def describe_configs(
     anybody: dict[int, ConfigEntity] = {}
     by_broker: dict[str, dict[int, ConfigEntity]] = {}
     for position, entity in enumerate(entities):
-        if entity.entity_type == "broker" and entity.entity_name:
+        if entity.entity_type == BROKER_LOGGER or (
+            entity.entity_type == "broker" and entity.entity_name
+        ):
             by_broker.setdefault(entity.entity_name, {})[position] = entity
         else:
             anybody[position] = entity
@@ -88,10 +139,7 @@ def describe_configs(
 
     if anybody:
         take(anybody, (yield ToAnyBroker("DescribeConfigs", request(anybody))))
-    addresses = {}
-    if by_broker:
-        status = yield from cluster_status()
-        addresses = {str(broker.id): broker.grpc for broker in status.brokers}
+    addresses = (yield from _broker_addresses()) if by_broker else {}
     for broker, some in by_broker.items():
         address = addresses.get(broker)
         answer = None
@@ -104,19 +152,20 @@ def describe_configs(
 
 def _not_there(broker: str, entities: Iterable[ConfigEntity]) -> admin_pb2.DescribeConfigsResponse:
     """Return the response that stands for a broker that does not answer."""
-    why = (
-        f"broker {broker} does not answer, and it alone knows its configuration: is it running?"
-        if broker.isdecimal()
-        else f"{broker!r} is no broker id"
-    )
     return admin_pb2.DescribeConfigsResponse(
         results=[
             admin_pb2.DescribedConfig(
                 entity_type=entity.entity_type,
                 entity_name=entity.entity_name,
                 error_code=errors_pb2.BROKER_NOT_AVAILABLE,
-                error_message=why,
+                error_message=_why_not_there(broker),
             )
             for entity in entities
         ]
     )
+
+
+def _why_not_there(broker: str) -> str:
+    if not broker.isdecimal():
+        return f"{broker!r} is no broker id"
+    return f"broker {broker} does not answer, and it alone knows its configuration: is it running?"

@@ -12,9 +12,10 @@ from quorate_proto.v1 import admin_pb2
 class ConfigChange:
     """Keys of one entity to set, or to remove where the value is None; other keys are kept.
 
-    ``entity_type`` is "topic", "broker" or "client-metrics". A broker's ``entity_name`` is its id;
-    "" stands for all brokers without a value of their own. ``appended`` and ``subtracted`` hold
-    items, separated by commas, to add to keys that are lists and to remove from them.
+    ``entity_type`` is "topic", "broker", "broker-logger" or "client-metrics". The ``entity_name``
+    of a broker and of its loggers is its id; for brokers, "" stands for all without a value of
+    their own. ``appended`` and ``subtracted`` hold items, separated by commas, to add to keys that
+    are lists and to remove from them.
     """
 
     entity_type: str
@@ -88,6 +89,7 @@ class ConfigSource(Enum):
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
     CLIENT_METRICS_CONFIG = 7
 
 

@@ -15,6 +15,7 @@ from quorate.broker.metrics import group_metrics as groups
 from quorate.broker.metrics import replica_metrics as replicas
 from quorate.broker.metrics import transaction_metrics as transactions
 from quorate.broker.quota import controller_mutation_quotas as controller_mutations
+from quorate.broker.quota import quota_totals
 from quorate.broker.telemetry import client_telemetry, pushed_figures
 from quorate.common.metrics.family import Family, MetricKind
 from quorate.quorum.voter import voter_status as voter
@@ -28,6 +29,7 @@ MODULES = (
     replicas,
     fetch_sessions,
     controller_mutations,
+    quota_totals,
     event_metrics,
     voter,
     client_telemetry,
@@ -38,6 +40,7 @@ FAMILIES = [
 ]
 ROOT = Path(__file__).parents[3]
 DOCUMENT = ROOT / "docs" / "METRICS.md"
+ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
 DASHBOARD = ROOT / "deploy" / "grafana" / "quorate.json"
 
 

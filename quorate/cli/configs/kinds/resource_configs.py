@@ -141,3 +141,10 @@ BROKERS: Final = ResourceConfigs(
     source="DYNAMIC_BROKER_CONFIG",
     default_source="DYNAMIC_DEFAULT_BROKER_CONFIG",
 )
+BROKER_LOGGERS: Final = ResourceConfigs(
+    "broker-loggers",
+    "broker-logger",
+    known=lambda admin: [str(broker.id) for broker in admin.cluster_status().brokers],
+    source="DYNAMIC_BROKER_LOGGER_CONFIG",
+)
+"""The levels of the loggers of a broker, which last until it is restarted."""
