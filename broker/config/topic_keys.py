@@ -23,6 +23,7 @@ from quorate.broker.config.topics import (
     UNCLEAN_LEADER_ELECTION_ENABLE,
 )
 from quorate.common.configuration import ConfigKey, ConfigSpec, T
+from quorate.common.table_keys import TABLE_KEYS
 
 
 class TopicKey(NamedTuple, Generic[T]):
@@ -204,6 +205,7 @@ _KEYS: Final[tuple[TopicKey[Any], ...]] = (
     _without_effect("file.delete.delay.ms", 60_000, 0, "How long a deleted file stays"),
     _without_effect("preallocate", False, None, "Whether segments are allocated ahead"),
     *map(TopicKey, KEYS_WITHOUT_EFFECT),
+    *map(TopicKey, TABLE_KEYS),
 )
 
 TOPIC_KEYS: Final = {topic_key.key.name: topic_key for topic_key in _KEYS}

@@ -67,7 +67,11 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "pipeline": (
         "quorate.cli.pipeline.pipeline_command:pipeline",
-        "Read topics into Parquet files, each offset exactly once.",
+        "Read topics into Parquet files or tables, each offset exactly once.",
+    ),
+    "tables": (
+        "quorate.cli.table_service.tables_command:tables",
+        "Keep topics as Iceberg or Delta tables.",
     ),
     "controller": (
         "quorate.cli.cluster.controller_command:controller",

@@ -30,6 +30,7 @@ def run_in_charge(
     *,
     take_over: bool = False,
     owner: str | None = None,
+    waits: bool = True,
 ) -> Iterator[tuple[ActiveRun, PipelinePlanner]]:
     """Begin a run, and keep its lease until the end of the context.
 
@@ -39,6 +40,7 @@ def run_in_charge(
         cancel: cancels the work of the run when the lease is lost.
         take_over: begin even if another run is alive.
         owner: names the run for people; None makes a name of host and process.
+        waits: wait until the lease of a run that was killed has ended.
 
     Raises:
         PipelineError: another run is alive, or the cluster refused the run for another reason.
@@ -48,7 +50,15 @@ def run_in_charge(
         admin_of(config) as admin,
         admin_of(config) as renewing_admin,
     ):
-        begun = begin(config, admin, sink, take_over=take_over, owner=owner or run_owner())
+        patience_ms = config.lease_ms + round(BEGIN_INTERVAL_S * 1000) if waits else 0
+        begun = begin(
+            config,
+            admin,
+            sink,
+            take_over=take_over,
+            owner=owner or run_owner(),
+            patience_ms=patience_ms,
+        )
         charge = ActiveRun(admin, begun, config.lease_ms)
         interval_s = config.lease_ms / 1000 / RENEWALS_PER_LEASE
         with ended(charge), LeaseRenewal(charge, renewing_admin, interval_s, cancel):
@@ -77,7 +87,13 @@ def commits_of(config: PipelineConfig) -> StreamCommits | None:
 
 
 def begin(
-    config: PipelineConfig, admin: AdminClient, sink: str, *, take_over: bool, owner: str
+    config: PipelineConfig,
+    admin: AdminClient,
+    sink: str,
+    *,
+    take_over: bool,
+    owner: str,
+    patience_ms: int,
 ) -> Pipeline:
     """Begin a run that is in charge.
 
@@ -86,7 +102,7 @@ def begin(
     Raises:
         PipelineError: another run is alive, or the cluster refused the run for another reason.
     """
-    deadline = time.monotonic() + config.lease_ms / 1000 + BEGIN_INTERVAL_S
+    deadline = time.monotonic() + patience_ms / 1000
     while True:
         try:
             return admin.begin_pipeline_run(

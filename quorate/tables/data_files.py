@@ -4,8 +4,9 @@ A file is described to the driver by its footer, from which Iceberg and Delta ta
 statistics. Names are unique, and no reader sees a file before the driver has committed it.
 """
 
+import contextlib
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -23,7 +24,7 @@ ROW_GROUP_BYTES: Final = 64 << 20
 """The size in memory of the rows that are collected for a row group."""
 OPEN_FILES_MAX: Final = 32
 """The number of partitions that a task writes at once; more close the one that was opened first."""
-_PLAIN: Final = frozenset({"key", "value"})
+WITHOUT_BOUNDS: Final = frozenset({"key", "value"})
 """Columns whose values hardly ever repeat: neither a dictionary nor bounds are worth their time."""
 _ASCENDING: Final = ("offset", "timestamp")
 
@@ -170,7 +171,10 @@ class _OpenFile:
     def drop(self) -> None:
         """Stop writing; the file is deleted by the caller."""
         self._waiting.clear()
-        self._stream.close()
+        # Without a footer; otherwise the writer would write it when it is collected.
+        self._writer.is_open = False
+        with contextlib.suppress(OSError):
+            self._stream.close()
 
     def _write_group(self) -> None:
         if not self._waiting:
@@ -186,10 +190,25 @@ class _OpenFile:
 
 def encodings_of(schema: pa.Schema) -> dict[str, Any]:
     """Return how pyarrow encodes the columns, and of which it writes statistics."""
-    flat = [field.name for field in schema if not pa.types.is_nested(field.type)]
-    ascending = [name for name in _ASCENDING if name in flat]
+    leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
+    ascending = [name for name in _ASCENDING if name in leaves]
+    plain = (*WITHOUT_BOUNDS, *_ASCENDING)
     return {
-        "use_dictionary": [name for name in flat if name not in (*_PLAIN, *_ASCENDING)],
+        "use_dictionary": [name for name in leaves if name not in plain],
         "column_encoding": dict.fromkeys(ascending, "DELTA_BINARY_PACKED"),
-        "write_statistics": [name for name in flat if name not in _PLAIN],
+        "write_statistics": [name for name in leaves if name not in WITHOUT_BOUNDS],
     }
+
+
+def _leaves(path: str, type_: pa.DataType) -> Iterator[str]:
+    """Yield the paths of the columns that Parquet makes of one of Arrow."""
+    if pa.types.is_struct(type_):
+        for field in type_:
+            yield from _leaves(f"{path}.{field.name}", field.type)
+    elif pa.types.is_map(type_):
+        yield from _leaves(f"{path}.key_value.key", type_.key_type)
+        yield from _leaves(f"{path}.key_value.value", type_.item_type)
+    elif pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        yield from _leaves(f"{path}.list.element", type_.value_type)
+    else:
+        yield path

@@ -4,7 +4,6 @@ Joining small files changes no row, and the position of the pipeline stays as it
 writer, as the pipeline itself, commits meanwhile, the upkeep gives up and is repeated later.
 """
 
-import logging
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +21,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.typedef import Record
 
 from quorate.common.topic_partition import TopicPartition
-from quorate.tables.data_files import FileLayout, WrittenFile, write_files
+from quorate.tables.data_files import WITHOUT_BOUNDS, FileLayout, WrittenFile, write_files
 from quorate.tables.lake_table import Upkeep
 from quorate.tables.storage import delete_files, files_below
 
@@ -35,7 +34,8 @@ GROUP_FILES_MIN: Final = 4
 GROUP_BYTES_MAX: Final = 512 << 20
 """The size of the files that are joined at once."""
 
-_logger = logging.getLogger(__name__)
+_NO_METRICS: Final = {f"write.metadata.metrics.column.{name}": "none" for name in WITHOUT_BOUNDS}
+"""Data files have no statistics of these columns."""
 
 
 def compact(table: "Table", layout: FileLayout, small_bytes: int) -> Upkeep:
@@ -85,7 +85,7 @@ def data_file_of(file: WrittenFile, metadata: "TableMetadata") -> DataFile:
     schema = metadata.schema()
     statistics = data_file_statistics_from_parquet_metadata(
         parquet_metadata=file.metadata(),
-        stats_columns=compute_statistics_plan(schema, metadata.properties),
+        stats_columns=compute_statistics_plan(schema, {**metadata.properties, **_NO_METRICS}),
         parquet_column_mapping=parquet_path_to_id_mapping(schema),
     )
     return DataFile.from_args(

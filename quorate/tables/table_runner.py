@@ -81,6 +81,10 @@ class TableRunner(BatchRunner):
         self._settle()
         self._begin_topics()
 
+    def waiting(self) -> int:
+        """Return how many offsets wait now."""
+        return self._planner.waiting(self._start())
+
     # -- both positions --------------------------------------------------------------------------
 
     def _settle(self) -> None:

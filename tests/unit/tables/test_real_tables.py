@@ -310,3 +310,8 @@ def test_a_full_or_forbidden_disk_is_told(
             run.work()
     world.run()
     assert rows(config) == world.expected()
+
+
+def test_no_statistics_are_missed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    world_in(config_in(tmp_path, "iceberg"), 10, 10).run()
+    assert "statistics" not in caplog.text

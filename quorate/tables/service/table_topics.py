@@ -1,0 +1,150 @@
+"""The topics that are to have tables, and the pipeline that each of them is."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.client.admin import AdminClient
+from quorate.client.results import ConfigEntity
+from quorate.common.configuration import ConfigError, ConfigSpec, Configuration
+from quorate.common.table_keys import (
+    TABLE_COMMIT_INTERVAL_MS,
+    TABLE_FORMAT,
+    TABLE_KEYS,
+    TABLE_LOCATION,
+    TABLE_NAME,
+    TABLE_PARTITION_BY,
+    TABLE_PAUSED,
+    TABLE_SNAPSHOT_RETENTION_MS,
+    TABLE_SOURCE_OPTIONS,
+    TABLE_TARGET_FILE_BYTES,
+    TABLE_UPKEEP_INTERVAL_MS,
+)
+from quorate.pipeline.pipeline_config import PipelineConfig, parse_config
+from quorate.spark.options.client_settings import PREFIX
+from quorate.tables.service.service_config import ServiceConfig
+
+PIPELINE_PREFIX: Final = "table."
+TOPICS_AT_ONCE: Final = 500
+_SPEC: Final = ConfigSpec("table", TABLE_KEYS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableTopic:
+    """A topic that is to have a table. Two are equal if nothing has changed for their worker."""
+
+    topic: str
+    values: tuple[tuple[str, str], ...]
+    """The keys ``table.*`` of the topic, sorted."""
+
+    @property
+    def configuration(self) -> Configuration:
+        """The typed values.
+
+        Raises:
+            ConfigError: a value is wrong: a broker of another release has accepted it.
+        """
+        return _SPEC.parse(dict(self.values))
+
+    @property
+    def pipeline(self) -> str:
+        """The name under which the quorum keeps the position."""
+        return pipeline_of(self.topic)
+
+    @property
+    def is_paused(self) -> bool:
+        """True if the table stands still."""
+        return bool(self.configuration[TABLE_PAUSED])
+
+    @property
+    def commit_interval_ms(self) -> int:
+        return self.configuration[TABLE_COMMIT_INTERVAL_MS]
+
+    @property
+    def upkeep_interval_ms(self) -> int:
+        return self.configuration[TABLE_UPKEEP_INTERVAL_MS]
+
+    @property
+    def snapshot_retention_ms(self) -> int:
+        return self.configuration[TABLE_SNAPSHOT_RETENTION_MS]
+
+
+def pipeline_of(topic: str) -> str:
+    """Return the name of the pipeline that keeps the table of a topic."""
+    return f"{PIPELINE_PREFIX}{topic}"
+
+
+def table_topics(admin: AdminClient, names: Sequence[str] | None = None) -> list[TableTopic]:
+    """Return the topics that are to have tables, or those of the named ones.
+
+    Raises:
+        QuorateError: no broker answers.
+    """
+    found: list[TableTopic] = []
+    topics = admin.list_topics() if names is None else list(names)
+    keys = [key.name for key in TABLE_KEYS]
+    for start in range(0, len(topics), TOPICS_AT_ONCE):
+        entities = [
+            ConfigEntity("topic", name, keys) for name in topics[start : start + TOPICS_AT_ONCE]
+        ]
+        for described in admin.describe_configs(entities):
+            values = {one.name: one.value or "" for one in described.entries}
+            if values.get(TABLE_FORMAT.name):
+                found.append(
+                    TableTopic(topic=described.entity_name, values=tuple(sorted(values.items())))
+                )
+    return found
+
+
+def pipeline_config(table: TableTopic, service: ServiceConfig) -> PipelineConfig:
+    """Return the pipeline that keeps the table of a topic.
+
+    Raises:
+        ConfigError: a value of the topic or of the service is wrong, or one is missing.
+    """
+    own = table.configuration
+    location = own[TABLE_LOCATION]
+    if not location and not service.warehouse:
+        raise ConfigError(
+            f"topic {table.topic} does not say {TABLE_LOCATION.name}, and the table service has "
+            "no tables.warehouse"
+        )
+    values: dict[str, object] = {
+        "name": table.pipeline,
+        "source.kafka.bootstrap.servers": service.bootstrap_servers,
+        "source.subscribe": table.topic,
+        "sink.format": own[TABLE_FORMAT],
+        "sink.path": location or f"{service.warehouse.rstrip('/')}/{table.topic}",
+        "sink.table": own[TABLE_NAME] or re.sub(r"\W", "_", table.topic),
+        "sink.partition.by": own[TABLE_PARTITION_BY],
+        "sink.target.file.bytes": own[TABLE_TARGET_FILE_BYTES],
+        "run.lease.ms": service.lease_ms,
+    }
+    values |= _with_prefix(f"source.{PREFIX}", service.security.items())
+    values |= _with_prefix("source.", service.source.items())
+    values |= _with_prefix("source.", _source_options(own[TABLE_SOURCE_OPTIONS]).items())
+    values |= _with_prefix("sink.catalog.", service.catalog.items())
+    values |= _with_prefix("sink.storage.", service.storage.items())
+    return parse_config(values)
+
+
+def _with_prefix(prefix: str, items: Iterable[tuple[str, str]]) -> dict[str, object]:
+    return {f"{prefix}{name}": value for name, value in items}
+
+
+def _source_options(text: str) -> Mapping[str, str]:
+    if not text.strip():
+        return {}
+    try:
+        options = json.loads(text)
+        return {str(name): _option_text(value) for name, value in options.items()}
+    except (ValueError, AttributeError) as error:
+        raise ConfigError(
+            f"{TABLE_SOURCE_OPTIONS.name}={text}: must be a JSON object of options ({error})"
+        ) from error
+
+
+def _option_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

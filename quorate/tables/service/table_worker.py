@@ -1,0 +1,143 @@
+"""One table of a table service, kept by a thread for as long as this process is in charge of it."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Final
+
+from quorate.client.errors import QuorateError
+from quorate.common.configuration import ConfigError
+from quorate.pipeline.batch_runner import RunSummary
+from quorate.pipeline.pipeline_errors import RunFenced
+from quorate.pipeline.pipeline_planner import PipelinePlanner
+from quorate.pipeline.run_progress import RunProgress
+from quorate.pipeline.run_setup import run_in_charge, run_owner
+from quorate.spark.errors import QuorateSourceError
+from quorate.tables.lake_table import LakeTable
+from quorate.tables.local_rows import LocalRows
+from quorate.tables.open_table import open_table
+from quorate.tables.service.service_config import ServiceConfig
+from quorate.tables.service.table_topics import TableTopic, pipeline_config
+from quorate.tables.table_errors import CommitConflict, TableError
+from quorate.tables.table_runner import TableRunner
+
+SMALL_FILE_BYTES: Final = 32 << 20
+"""Files that are smaller are joined."""
+
+_logger = logging.getLogger(__name__)
+
+
+class TableFigures:
+    """What is known of a table from outside of its thread. Each field is replaced as a whole."""
+
+    def __init__(self) -> None:
+        self.summary = RunSummary()
+        self.waiting = 0
+        """The number of offsets that waited at the last look."""
+        self.caught_up_at_s = time.time()
+        """The wall clock of the newest look of which everything is in the table."""
+        self.error = ""
+        """Why the last run has failed; empty while it works."""
+
+    def lag_s(self, now_s: float) -> float:
+        """Return an upper bound of the age of the oldest record that is not in the table."""
+        return max(now_s - self.caught_up_at_s, 0.0) if self.waiting or self.error else 0.0
+
+
+class TableWorker:
+    """Keeps one table until it is stopped, fails, or another process takes over."""
+
+    def __init__(self, table: TableTopic, service: ServiceConfig, *, take_over: bool) -> None:
+        self.table = table
+        self.figures = TableFigures()
+        self._service = service
+        self._take_over = take_over
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._work, name=f"table {table.topic}", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop after the batch that is under way."""
+        self._stopped.set()
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait until the thread has ended."""
+        self._thread.join(timeout_s)
+
+    @property
+    def is_alive(self) -> bool:
+        """True until the thread has ended."""
+        return self._thread.is_alive()
+
+    def _work(self) -> None:
+        try:
+            self._keep()
+        except RunFenced as error:
+            _logger.info("%s: %s", self.table.topic, error)
+        except (QuorateError, QuorateSourceError, ConfigError, OSError) as error:
+            self.figures.error = str(error)
+            _logger.warning("table of %s: %s; trying again later", self.table.topic, error)
+        except Exception as error:
+            self.figures.error = f"{type(error).__name__}: {error}"
+            _logger.exception("table of %s", self.table.topic)
+
+    def _keep(self) -> None:
+        with self._begun() as (run, planner, table):
+            run.prepare(time.time_ns() // 1_000_000)
+            upkeep_at_s = time.monotonic() + self.table.upkeep_interval_ms / 1000
+            while not self._stopped.is_set():
+                began_s, looked_at_s = time.monotonic(), time.time()
+                planner.look_again()
+                run.work()
+                self.figures.summary = run.summary
+                self.figures.waiting = run.waiting()
+                self.figures.caught_up_at_s = looked_at_s
+                if self.table.upkeep_interval_ms and time.monotonic() >= upkeep_at_s:
+                    self._upkeep(table)
+                    upkeep_at_s = time.monotonic() + self.table.upkeep_interval_ms / 1000
+                pause_s = self.table.commit_interval_ms / 1000 - (time.monotonic() - began_s)
+                self._stopped.wait(max(pause_s, 0.0))
+
+    @contextmanager
+    def _begun(self) -> Iterator[tuple[TableRunner, PipelinePlanner, LakeTable]]:
+        config = pipeline_config(self.table, self._service)
+        assert config.table is not None
+        with closing(LocalRows(config.reading, self._service.threads)) as rows:
+            table = open_table(config.table, config.name, rows.schema)
+            owner = f"{self._service.service_id} {run_owner()}"
+            with run_in_charge(
+                config,
+                table.sink,
+                rows.cancel,
+                take_over=self._take_over,
+                owner=owner,
+                waits=False,
+            ) as (charge, planner):
+                run = TableRunner(
+                    charge, table=table, planner=planner, rows=rows, progress=RunProgress()
+                )
+                yield run, planner, table
+
+    def _upkeep(self, table: LakeTable) -> None:
+        """Join small files and forget old snapshots; what fails is tried again the next time."""
+        try:
+            joined = table.compact(SMALL_FILE_BYTES)
+            older_than_ms = time.time_ns() // 1_000_000 - self.table.snapshot_retention_ms
+            expired = table.expire(older_than_ms)
+        except CommitConflict as error:
+            _logger.info("upkeep of %s: %s", self.table.topic, error)
+        except TableError as error:
+            _logger.warning("upkeep of %s: %s", self.table.topic, error)
+        else:
+            _logger.info(
+                "upkeep of %s: %d files became %d, %d snapshots expired",
+                self.table.topic,
+                joined.files_before,
+                joined.files_after,
+                expired.snapshots_expired,
+            )
