@@ -13,8 +13,8 @@ from quorate.client.results import NewTopic
 from quorate.pipeline.execution import execute
 from quorate.pipeline.pipeline_config import PipelineConfig, parse_config
 from quorate.pipeline.pipeline_errors import PipelineError, SinkError, TransformError
-from quorate.pipeline.sink import Sink
 from quorate.pipeline.run_setup import admin_of
+from quorate.pipeline.sink import Sink
 from quorate.pipeline.sink_files import HadoopFiles
 from quorate.testing import RunningCluster, running_cluster
 

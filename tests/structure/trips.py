@@ -74,7 +74,7 @@ TRIPS: Final = (
         lambda cluster, controller, others: requests.CreateTopic(
             cluster, controller, others[0], hosted=False
         ),
-        limit=53,
+        limit=54,
         goal=40,
     ),
     Trip(

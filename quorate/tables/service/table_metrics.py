@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from quorate.common.metrics.family import Family, MetricKind, Metrics, Sample
@@ -56,5 +57,11 @@ def serve_metrics(service: TableService, listener: Endpoint) -> Endpoint:
     metrics.add(lambda: samples(service))
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="metrics", daemon=True).start()
-    endpoint = MetricsEndpoint(metrics.gathered)
+    endpoint = MetricsEndpoint(metrics.gathered, partial(_why_unready, service))
     return asyncio.run_coroutine_threadsafe(endpoint.start(listener), loop).result()
+
+
+async def _why_unready(service: TableService) -> str:
+    """Name the tables that stand still; a process whose tables all go on is ready."""
+    failed = [topic for topic, one in sorted(service.figures().items()) if one.error]
+    return f"tables stand still: {', '.join(failed)}" if failed else ""
