@@ -68,7 +68,7 @@ TRIPS: Final = (
     ),
     # 43 and two more: the queue of control requests, its three kinds and the transport. Five more
     # describe the whole configuration of the topic in the answer (KIP-525), and three let the
-    # consumer groups see that topics have changed (KIP-848).
+    # consumer groups see that topics have changed (KIP-848). One rotates the audit log's files.
     Trip(
         "create-topic",
         lambda cluster, controller, others: requests.CreateTopic(
