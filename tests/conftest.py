@@ -29,6 +29,10 @@ settings.register_profile(
 settings.load_profile("default")
 
 
+# Commands are tested with no profiles but those of a test.
+os.environ["QUORATE_CONFIG"] = os.devnull
+
+
 def pytest_configure(config: pytest.Config) -> None:
     _let_ctrl_c_reach_children()
     is_worker = hasattr(config, "workerinput")

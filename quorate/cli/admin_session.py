@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from quorate.cli.reachable import require_reachable
 from quorate.cli.shared_options import (
     client_options,
+    default_grpc_servers,
     given_grpc_servers,
     local_grpc_addresses,
     resolve_bootstrap,
@@ -28,6 +30,7 @@ def open_admin(
 
     Raises:
         click.UsageError, LocalClusterError: as ``resolve_bootstrap``.
+        click.ClickException: nothing listens at any of the addresses.
         ConfigError, InvalidOption: the security options cannot be used.
     """
     from quorate.client.admin import AdminClient
@@ -35,8 +38,11 @@ def open_admin(
     addresses = given_grpc_servers()
     if addresses and (bootstrap_server or data):
         raise click.UsageError("give --grpc-server, --bootstrap-server or --data, not two of them")
+    if not addresses and not bootstrap_server and not data:
+        addresses = default_grpc_servers()
     bootstrap = None if addresses else resolve_bootstrap(bootstrap_server, data)
     addresses = addresses or local_grpc_addresses()
+    require_reachable(addresses or bootstrap or "")
     return AdminClient(
         None if addresses else bootstrap,
         grpc_addresses=addresses,

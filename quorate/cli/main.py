@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from typing import Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from quorate.cli.output import echo, echo_lines
+from quorate.cli.suggestions import suggest
 from quorate.common.escaping import escaped
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
@@ -109,6 +111,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "quorate.cli.access.certs_command:certs",
         "Make certificates for voters, brokers and people.",
     ),
+    "completion": (
+        "quorate.cli.completion_command:completion",
+        "Print the code that completes commands in a shell.",
+    ),
     "node": ("quorate.cli.cluster.node_command:node", "Run one voter or broker in the foreground."),
 }
 """Each command's location and its line in the help, so that printing the help loads no command."""
@@ -139,6 +145,14 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(module), name)
         assert isinstance(command, click.Command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the names of commands without importing them."""
+        return [
+            CompletionItem(name, help=line)
+            for name, (_, line) in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
 
     def invoke(self, ctx: click.Context) -> object:
         """Handle Ctrl-C and a closed pipe before click does, which has other messages and exit
@@ -198,6 +212,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.ClickException as error:
+        suggest(error)
         error.message = escaped(error.message)  # type: ignore[misc]  # Click reads it at show.
         shown = io.StringIO()
         error.show(shown)

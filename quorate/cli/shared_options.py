@@ -7,25 +7,29 @@ from typing import Any, Final, TypeVar
 import click
 
 from quorate.cli.output import echo_json
+from quorate.cli.profiles import COMMAND_CONFIG_VARIABLE, default_place, profile_option
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 DEFAULT_DATA: Final = Path("quorate-data")
 
 _COMMAND_CONFIG: Final = "quorate.command_config"
+_PROFILE_CONFIG: Final = "quorate.profile_config"
 _FOLDER: Final = "quorate.folder"
 _GRPC_SERVERS: Final = "quorate.grpc_servers"
 _LOCAL_GRPC: Final = "quorate.local_grpc"
 
 
 def cluster_options(command: Command) -> Command:
-    """Add ``--bootstrap-server``, ``--data`` and ``--command-config``.
+    """Add ``--bootstrap-server``, ``--data``, ``--command-config`` and ``--profile``.
 
-    The command receives ``bootstrap_server`` and ``data``; ``client_options`` reads the last one.
+    The command receives ``bootstrap_server`` and ``data``; ``client_options`` reads the third one.
     """
+    command = profile_option(command)
     command = click.option(
         "--command-config",
         type=click.Path(path_type=Path, dir_okay=False),
+        envvar=COMMAND_CONFIG_VARIABLE,
         metavar="FILE",
         expose_value=False,
         callback=_remember_command_config,
@@ -78,17 +82,28 @@ def timeout_option(default_ms: int) -> Callable[[Command], Command]:
 
 
 def resolve_bootstrap(bootstrap_server: str | None, data: Path | None) -> str:
-    """Return the Kafka bootstrap addresses from the two options, or from the default folder.
+    """Return the Kafka bootstrap addresses from the two options, from variables or a profile
+    (``profiles``), or from the default folder.
 
     Raises:
         click.UsageError: both were given, or neither was given and there is no local cluster.
         LocalClusterError: no cluster runs in the folder.
+        ConfigError: the file of profiles cannot be used.
     """
     from quorate.cluster.local_cluster_errors import LocalClusterError
     from quorate.cluster.state_file import read_state
 
     if bootstrap_server and data:
         raise click.UsageError("give --bootstrap-server or --data, not both")
+    if not bootstrap_server and not data:
+        place = default_place()
+        bootstrap_server, data = place.bootstrap_server, place.data
+        _meta()[_PROFILE_CONFIG] = place.command_config
+        if bootstrap_server and data:
+            raise click.UsageError(
+                f"bootstrap server {bootstrap_server} and data {data} are both set by variables or "
+                "by the profile: set one of them"
+            )
     if bootstrap_server:
         return bootstrap_server
     state = read_state(data or DEFAULT_DATA)
@@ -99,8 +114,8 @@ def resolve_bootstrap(bootstrap_server: str | None, data: Path | None) -> str:
         return str(state["bootstrap"])
     if data is None:
         raise click.UsageError(
-            f"which cluster? Give --bootstrap-server HOST:PORT or --data DIR "
-            f"(no cluster runs in ./{DEFAULT_DATA})"
+            f"which cluster? Give --bootstrap-server HOST:PORT or --data DIR, or set "
+            f"QUORATE_BOOTSTRAP_SERVER (no cluster runs in ./{DEFAULT_DATA})"
         )
     raise LocalClusterError(
         f"no cluster runs in {data}: start one with `quorate up --data {data} --detach`"
@@ -113,6 +128,15 @@ def given_grpc_servers() -> list[str]:
     return found
 
 
+def default_grpc_servers() -> list[str]:
+    """Return the gRPC addresses that variables or a profile name instead of Kafka addresses."""
+    place = default_place()
+    if not place.grpc_server or place.bootstrap_server or place.data:
+        return []
+    _meta()[_PROFILE_CONFIG] = place.command_config
+    return _grpc_addresses(place.grpc_server)
+
+
 def local_grpc_addresses() -> list[str]:
     """Return the gRPC addresses of the local cluster that ``resolve_bootstrap`` found, if any."""
     found: list[str] = _meta().get(_LOCAL_GRPC, [])
@@ -122,13 +146,15 @@ def local_grpc_addresses() -> list[str]:
 def client_options() -> dict[str, str]:
     """Return the security options for the brokers that ``resolve_bootstrap`` found.
 
-    They come from --command-config, or else from the folder of the local cluster.
+    They come from --command-config, or else from the profile that named the brokers, or from the
+    folder of the local cluster.
 
     Raises:
         ConfigError: a file cannot be read.
     """
     meta = _meta()
-    if (given := meta.get(_COMMAND_CONFIG)) is not None:
+    given = meta.get(_COMMAND_CONFIG) or meta.get(_PROFILE_CONFIG)
+    if given is not None:
         return read_client_options(given)
     if (folder := meta.get(_FOLDER)) is None:
         return {}
@@ -184,10 +210,14 @@ def _remember_command_config(
 def _remember_grpc_servers(
     context: click.Context, _parameter: click.Parameter, value: str | None
 ) -> None:
-    servers = [one.strip() for one in (value or "").split(",") if one.strip()]
-    if value is not None and (not servers or any(":" not in one for one in servers)):
+    context.meta[_GRPC_SERVERS] = [] if value is None else _grpc_addresses(value)
+
+
+def _grpc_addresses(value: str) -> list[str]:
+    servers = [one.strip() for one in value.split(",") if one.strip()]
+    if not servers or any(":" not in one for one in servers):
         raise click.UsageError(f"--grpc-server {value}: must be host:port,host:port")
-    context.meta[_GRPC_SERVERS] = servers
+    return servers
 
 
 def _meta() -> dict[str, Any]:

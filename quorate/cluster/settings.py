@@ -44,12 +44,11 @@ class Settings:
     broker: Mapping[str, object] = field(default_factory=dict)
 
 
-def parse_settings(pairs: Iterable[str]) -> Settings:
-    """Parse settings from ``key=value`` strings.
+def split_pairs(pairs: Iterable[str]) -> dict[str, str]:
+    """Split ``key=value`` strings, without a look at the keys.
 
     Raises:
-        ConfigError: a string is not of that form, its key is unknown (names the nearest known key)
-            or managed by the local cluster itself, or its value is wrong.
+        ConfigError: a string is not of that form.
     """
     values: dict[str, str] = {}
     for pair in pairs:
@@ -57,12 +56,16 @@ def parse_settings(pairs: Iterable[str]) -> Settings:
         if not equals or not key:
             raise ConfigError(f"--set {pair}: must be key=value")
         values[key.strip()] = value.strip()
-    return check_settings(values)
+    return values
 
 
 def check_settings(values: Mapping[str, object]) -> Settings:
-    """Split the settings by the processes that know the key, and type them. Errors are those of
-    ``parse_settings``."""
+    """Split the settings by the processes that know the key, and type them.
+
+    Raises:
+        ConfigError: a key is unknown (names the nearest known key) or managed by the local cluster
+            itself, or a value is wrong.
+    """
     for key in values:
         _refuse_unknown(key)
         if key in MANAGED:

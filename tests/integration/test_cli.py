@@ -1,5 +1,6 @@
 """The command line against real processes: a cluster from up to down, and what happens between."""
 
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from tests.support.cli import (
     alive,
     cluster_json,
     cluster_pids,
+    command,
     quorate,
     quorate_error,
     quorate_json,
@@ -38,7 +40,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def cluster(module_quorate_cluster: ClusterFactory) -> RunningCluster:
-    return module_quorate_cluster()
+    return module_quorate_cluster(group_initial_rebalance_delay_ms=0)
 
 
 def test_a_cluster_from_up_to_down_and_up_again(folder: Path) -> None:
@@ -184,6 +186,54 @@ def test_produce_and_consume_with_keys_offsets_and_json(cluster: RunningCluster)
     record = quorate_json("consume", *at, *one)
     assert (record["key"], record["value"], record["offset"]) == ("b", "2", 1)
     assert quorate("consume", *at, "--offset", "latest", "--timeout-ms", "300") == ""
+
+
+def test_records_go_both_ways_with_headers_and_nothing_is_lost(cluster: RunningCluster) -> None:
+    at = ("--bootstrap-server", cluster.bootstrap, "--topic", "both-ways")
+    quorate("topics", "create", *at, "--partitions", "2")
+    lines = b"trace:1\tk:\xff\xfe\ntrace:2\tk:two\noops\n"
+    words = ("--header", "from=me", "--parse-headers", "--key-separator", ":")
+    told = quorate_error("produce", *at, *words, stdin=lines)
+    assert (
+        "line 3 has no tab after its headers: 'oops'; the 2 records before it are written" in told
+    )
+    everything = ("consume", *at, "--from-beginning", "--exit-eof")
+    first, second = map(json.loads, quorate(*everything, "--json").splitlines())
+    assert first["value_base64"] == "//4="
+    assert first["headers"] == [["from", "me"], ["trace", "1"]]
+    assert second["value"] == "two"
+    last = ("consume", *at, "--offset", "-1", "--exit-eof", "--headers", "--output", "hex")
+    assert quorate(*last) == "from:6d65,trace:32\t74776f\n"
+
+
+def test_a_group_prints_what_it_has_not_printed_before(cluster: RunningCluster) -> None:
+    at = ("--bootstrap-server", cluster.bootstrap, "--topic", "grouped")
+    quorate("topics", "create", *at, "--partitions", "1")
+    quorate("produce", *at, stdin=b"one\ntwo\n")
+    group = ("consume", *at, "--group", "printers", "--from-beginning")
+    assert quorate(*group, "--max-messages", "1") == "one\n"
+    assert quorate(*group, "--exit-eof") == "two\n"
+    described = quorate_json("groups", "describe", *at[:2], "--all-groups")
+    assert [(one["group"], one["lag"]) for one in described] == [("printers", 0)]
+
+
+def test_ctrl_c_ends_produce_with_130_and_says_what_was_written(cluster: RunningCluster) -> None:
+    at = ("--bootstrap-server", cluster.bootstrap, "--topic", "interrupted")
+    quorate("topics", "create", *at, "--partitions", "1")
+    with subprocess.Popen(
+        command("produce", *at), stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(b"one\ntwo\n")
+        process.stdin.flush()
+        wait_until(
+            lambda: quorate("consume", *at, "--from-beginning", "--exit-eof") == "one\ntwo\n",
+            "the records to be written",
+        )
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert process.stderr.read() == b"2 of 2 records acknowledged\n"
 
 
 def test_consuming_what_is_not_there_is_one_clear_line(cluster: RunningCluster) -> None:

@@ -40,9 +40,11 @@ def quorate_json(*words: str, stdin: bytes = b"") -> Any:  # noqa: ANN401 - JSON
     return json.loads(quorate(*words, "--json", stdin=stdin))
 
 
-def quorate_error(*words: str, code: int = 1) -> str:
+def quorate_error(*words: str, stdin: bytes = b"", code: int = 1) -> str:
     """Standard error of a command that is expected to fail with ``code``."""
-    done = subprocess.run(command(*words), capture_output=True, timeout=TIMEOUT_S, check=False)
+    done = subprocess.run(
+        command(*words), input=stdin, capture_output=True, timeout=TIMEOUT_S, check=False
+    )
     assert done.returncode == code, done.stderr.decode() + done.stdout.decode()
     return done.stderr.decode()
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from quorate.cli.output import echo
+from quorate.cli.profiles import DATA_VARIABLE
 from quorate.cli.shared_options import DEFAULT_DATA, json_option, print_json
 
 
@@ -14,6 +15,7 @@ from quorate.cli.shared_options import DEFAULT_DATA, json_option, print_json
     "--data",
     type=click.Path(path_type=Path),
     default=DEFAULT_DATA,
+    envvar=DATA_VARIABLE,
     show_default=True,
     metavar="DIR",
     help="Folder of the local cluster.",

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from quorate.cli.cluster.cluster_file import CLUSTER_FILE, Shape, read_cluster_file
 from quorate.cli.output import echo
+from quorate.cli.profiles import DATA_VARIABLE
 from quorate.cli.shared_options import DEFAULT_DATA, json_option, print_json
 
 if TYPE_CHECKING:
@@ -46,11 +48,10 @@ WATCH_INTERVAL_S: Final = 0.3
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
-    default=DEFAULT_DATA,
-    show_default=True,
+    envvar=DATA_VARIABLE,
     metavar="DIR",
     help="Folder for everything that the cluster writes. A later start in the same folder "
-    "continues the same cluster.",
+    f"continues the same cluster. Default: {DEFAULT_DATA}.",
 )
 @click.option(
     "--port",
@@ -70,16 +71,26 @@ WATCH_INTERVAL_S: Final = 0.3
     help="A configuration value for the voters and brokers that have this key. It is kept in the "
     "folder.",
 )
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="TOML file that describes the cluster: quorum, brokers, brokers-per-host, "
+    "first-broker-id, port, data, and configuration values in a table [set]. Options override it. "
+    f"Default: ./{CLUSTER_FILE} if there is one.",
+)
 @json_option
 def up(
     quorum: int | None,
     brokers: int | None,
     brokers_per_host: int | None,
     first_broker_id: int | None,
-    data: Path,
+    data: Path | None,
     port: int | None,
     detach: bool,
     settings: tuple[str, ...],
+    config_file: Path | None,
     as_json: bool,
 ) -> int:
     """Start a local cluster of real processes.
@@ -92,11 +103,21 @@ def up(
       quorate up --quorum 3 --brokers 3 --data ./quorate-data --detach
       quorate up --brokers 1 --quorum 1 --port 0 --set log.flush=os
       quorate up --brokers 6 --brokers-per-host 2 --detach
+      quorate up --config three-hosts.toml
     """
-    from quorate.cluster.settings import parse_settings
+    from quorate.cluster.settings import check_settings, split_pairs
 
+    described = read_cluster_file(config_file)
     shape = Shape(quorum, brokers, brokers_per_host, first_broker_id, port)
-    cluster = _cluster(data, shape, parse_settings(settings), attached=not detach)
+    shape = Shape(
+        *(
+            given if given is not None else planned
+            for given, planned in zip(shape, described.shape, strict=True)
+        )
+    )
+    data = data or described.data or DEFAULT_DATA
+    values = {**described.settings, **split_pairs(settings)}
+    cluster = _cluster(data, shape, check_settings(values), attached=not detach)
     begin = time.monotonic()
     with _stop_signals_interrupt():
         cluster.start()
@@ -112,16 +133,6 @@ def up(
             raise
         _stop(cluster)
         return 1
-
-
-class Shape(NamedTuple):
-    """The shape that the command line asks for. None is what the cluster has, or the default."""
-
-    voters: int | None
-    brokers: int | None
-    brokers_per_host: int | None
-    first_broker_id: int | None
-    port: int | None
 
 
 def _cluster(data: Path, shape: Shape, settings: "Settings", *, attached: bool) -> "LocalCluster":

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from quorate.cli.output import echo, echo_lines
+from quorate.cli.groups.group_view import GroupView, number_text
+from quorate.cli.output import echo
+from quorate.cli.reachable import require_reachable
 from quorate.cli.shared_options import (
     cluster_options,
     json_option,
@@ -17,7 +19,7 @@ from quorate.cli.shared_options import (
     resolve_bootstrap,
     timeout_option,
 )
-from quorate.cli.tables import table
+from quorate.cli.tables import print_table
 
 if TYPE_CHECKING:
     from quorate.cli.groups.group_offsets import Groups, Move, Partition
@@ -40,6 +42,7 @@ def _open(bootstrap_server: str | None, data: Path | None, timeout_ms: int) -> "
     from quorate.cli.groups.group_offsets import Groups
 
     bootstrap = resolve_bootstrap(bootstrap_server, data)
+    require_reachable(bootstrap)
     return Groups({"bootstrap.servers": bootstrap, **kafka_options()}, timeout_ms)
 
 
@@ -66,68 +69,44 @@ def list_(
     if as_json:
         print_json([{"group": name, "state": is_} for name, is_ in shown])
     else:
-        echo_lines(table(("group", "state"), shown) if shown else "no groups")
+        print_table(("group", "state"), shown, none="no groups")
 
 
 @groups.command()
 @cluster_options
-@click.option("--group", required=True, help="Name of the group.")
+@click.option("--group", "names", multiple=True, help="Name of the group; may be given repeatedly.")
+@click.option("--all-groups", is_flag=True, help="Describe all groups.")
 @timeout_option(TIMEOUT_MS)
 @json_option
 def describe(
-    bootstrap_server: str | None, data: Path | None, group: str, timeout_ms: int, as_json: bool
+    bootstrap_server: str | None,
+    data: Path | None,
+    names: tuple[str, ...],
+    all_groups: bool,
+    timeout_ms: int,
+    as_json: bool,
 ) -> None:
-    """Show the members of a group, its committed offsets and its lag.
+    """Show the members of groups, their committed offsets and their lag.
 
     \b
     Example:
       quorate groups describe --group billing --json
+      quorate groups describe --all-groups
     """
-    from quorate.cli.groups.group_offsets import group_partitions
-
+    if bool(names) == all_groups:
+        raise click.UsageError("give --group or --all-groups")
     admin = _open(bootstrap_server, data, timeout_ms)
-    described = admin.describe(group)
-    committed = admin.committed(group)
-    assigned = {
-        (tp.topic, tp.partition)
-        for member in described.members
-        for tp in member.assignment.topic_partitions
-    }
-    ends = admin.latest({*committed, *assigned})
-    rows = group_partitions(described, committed, ends)
-    lag = sum(row.lag or 0 for row in rows)
+    wanted = [name for name, _ in admin.all()] if all_groups else names
+    views = [GroupView.of(admin, name) for name in wanted]
     if as_json:
-        print_json(
-            {
-                "group": group,
-                "state": described.state.name.lower(),
-                "coordinator": described.coordinator.id,
-                "protocol": described.partition_assignor,
-                "members": len(described.members),
-                "lag": lag,
-                "partitions": [{**asdict(row), "lag": row.lag} for row in rows],
-            }
-        )
+        documents = [view.as_document() for view in views]
+        # One group by its name is an object, as it always was; more are a list.
+        print_json(documents if all_groups or len(names) > 1 else documents[0])
         return
-    echo(
-        f"{group}: {described.state.name.lower()}, {len(described.members)} members, "
-        f"coordinator broker {described.coordinator.id}, lag {lag:,}"
-    )
-    if rows:
-        heads = ("topic", "partition", "committed", "end", "lag", "client", "host")
-        lines = [
-            (
-                row.topic,
-                str(row.partition),
-                _number(row.committed),
-                _number(row.end),
-                _number(row.lag),
-                row.client_id,
-                row.host,
-            )
-            for row in rows
-        ]
-        echo_lines(table(heads, lines))
+    for view in views:
+        view.show()
+    if not views:
+        echo("no groups")
 
 
 @groups.command()
@@ -245,9 +224,10 @@ def reset_offsets(
         print_json({"group": group, "dry_run": dry_run, "moves": [asdict(m) for m in planned]})
         return
     rows = [
-        (move.topic, str(move.partition), _number(move.before), str(move.after)) for move in planned
+        (move.topic, str(move.partition), number_text(move.before), str(move.after))
+        for move in planned
     ]
-    echo_lines(table(("topic", "partition", "before", "after"), rows))
+    print_table(("topic", "partition", "before", "after"), rows)
     echo("nothing was changed (--dry-run)" if dry_run else f"group {group} was reset")
 
 
@@ -309,7 +289,3 @@ def _since_ms(name: str, text: str) -> int:
         return int(datetime.datetime.fromisoformat(text).timestamp() * 1000)
     except ValueError as error:
         raise click.UsageError(f"{name} {text}: {error}") from error
-
-
-def _number(value: int | None) -> str:
-    return "-" if value is None else str(value)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from quorate.cli.profiles import COMMAND_CONFIG_VARIABLE, default_place, profile_option
 from quorate.cli.shared_options import DEFAULT_DATA
 
 if TYPE_CHECKING:
@@ -87,9 +88,10 @@ class QuorumAddress(NamedTuple):
 
 
 def quorum_address_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add ``--bootstrap-controller``, ``--data`` and ``--command-config``; the command receives
-    ``where``."""
+    """Add ``--bootstrap-controller``, ``--data``, ``--command-config`` and ``--profile``; the
+    command receives ``where``."""
 
+    @profile_option
     @click.option(
         "--bootstrap-controller",
         metavar="HOST:PORT,…",
@@ -105,6 +107,7 @@ def quorum_address_options(command: Callable[..., None]) -> Callable[..., None]:
     @click.option(
         "--command-config",
         type=click.Path(path_type=Path, dir_okay=False),
+        envvar=COMMAND_CONFIG_VARIABLE,
         metavar="FILE",
         help="File with security.protocol, ssl.keystore.location and ssl.truststore.location, in "
         "TOML or as key=value lines. With --data, the local cluster's own certificate is "
@@ -117,6 +120,11 @@ def quorum_address_options(command: Callable[..., None]) -> Callable[..., None]:
         command_config: Path | None,
         **others: Any,  # noqa: ANN401 - the command's own
     ) -> None:
+        if not bootstrap_controller and not data:
+            place = default_place()
+            bootstrap_controller = place.bootstrap_controller
+            data = None if bootstrap_controller else place.data
+            command_config = command_config or place.command_config
         command(where=QuorumAddress(bootstrap_controller, data, command_config), **others)
 
     return with_address

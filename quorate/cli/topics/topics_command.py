@@ -18,6 +18,7 @@ from quorate.cli.shared_options import (
     print_json,
     timeout_option,
 )
+from quorate.cli.topics.troubled_partitions import only_troubled, trouble_options, troubled
 
 if TYPE_CHECKING:
     from quorate.client.results import TopicInfo, TopicResult
@@ -238,6 +239,7 @@ def list_(bootstrap_server: str | None, data: Path | None, timeout_ms: int, as_j
     multiple=True,
     help="Name of a topic; may be given repeatedly. Default: all topics.",
 )
+@trouble_options
 @timeout_option(TIMEOUT_MS)
 @json_option
 def describe(
@@ -246,15 +248,22 @@ def describe(
     names: tuple[str, ...],
     timeout_ms: int,
     as_json: bool,
+    **troubles: bool,
 ) -> None:
     """Show the partitions of topics with their leaders, replicas and ISR.
+
+    With options such as --under-replicated-partitions, show only partitions to which one of them
+    applies.
 
     \b
     Example:
       quorate topics describe --topic events --json
+      quorate topics describe --under-replicated-partitions
     """
     with open_admin(bootstrap_server, data, timeout_ms) as admin:
         found = admin.describe_topics(names)
+        if any(troubles.values()):
+            found = only_troubled(found, troubled(admin.cluster_status(), troubles))
     if as_json:
         print_json([as_document(topic) for topic in found])
     else:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from quorate.cli.admin_session import open_admin
-from quorate.cli.output import echo, echo_lines
+from quorate.cli.output import echo
 from quorate.cli.shared_options import admin_options, json_option, print_json, timeout_option
-from quorate.cli.tables import table
+from quorate.cli.tables import print_table
 from quorate.cli.transactions.transactions_view import duration, show_producers
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def list_(
         for one in found
     ]
     heads = ("transactional id", "coordinator", "state", "producer id", "epoch", "open for")
-    echo_lines(table(heads, rows) if rows else "no transactions")
+    print_table(heads, rows, none="no transactions")
 
 
 @transactions.command()

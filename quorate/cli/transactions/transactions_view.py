@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
-from quorate.cli.output import echo_lines
 from quorate.cli.shared_options import print_json
-from quorate.cli.tables import table
+from quorate.cli.tables import print_table
 
 if TYPE_CHECKING:
     from quorate.client.results import PartitionProducer
@@ -41,7 +40,7 @@ def show_producers(found: "Sequence[PartitionProducer]", none: str, *, as_json: 
         )
         for one in found
     ]
-    echo_lines(table(_PRODUCER_HEADS, rows) if rows else none)
+    print_table(_PRODUCER_HEADS, rows, none=none)
 
 
 def _number(value: int | None) -> str:
