@@ -23,10 +23,10 @@ BENCH_ARGS ?=
 # Tests and demos start hundreds of Pythons: what these import is to be compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test sim check fmt bench soak clean
+.PHONY: help setup demo demo-tables test sim check fmt bench soak clean
 
 help: ## List the targets.
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  \1\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 14
 
 setup: $(STAMP) ## Create .venv and install the locked dependencies; nothing to do the second time.
 
@@ -46,6 +46,9 @@ $(STAMP): pyproject.toml uv.lock
 
 demo: setup ## Start a cluster, produce real input, kill the controller, read all back with Spark.
 	@$(BIN)/python -m quorate.demo
+
+demo-tables: setup ## Topics as Iceberg and Delta tables, with kills, read with DuckDB.
+	@$(BIN)/python -m quorate.demo.tables
 
 test: setup ## The test suite in under 10 minutes, and the demands that no test covers yet.
 	@$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) $(PYTEST_ARGS)

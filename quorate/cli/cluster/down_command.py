@@ -22,7 +22,7 @@ from quorate.cli.shared_options import DEFAULT_DATA, json_option, print_json
 )
 @json_option
 def down(data: Path, as_json: bool) -> None:
-    """Stop the local cluster: first the brokers, then the voters. Its data are kept.
+    """Stop the local cluster: a table service, the brokers, then the voters. Its data are kept.
 
     \b
     Example:
@@ -30,11 +30,13 @@ def down(data: Path, as_json: bool) -> None:
     """
     from quorate.cluster.local import LocalCluster
     from quorate.cluster.local_cluster_errors import LocalClusterError
+    from quorate.cluster.table_process import TableProcess
 
     cluster = LocalCluster.find(data, _say, attached=False)
     if cluster is None:
         raise LocalClusterError(f"{data} holds no Quorate cluster: give its folder with --data")
     begin = time.monotonic()
+    TableProcess(data).stop()
     stopped = cluster.stop()
     if as_json:
         print_json({"stopped": [str(node) for node in stopped]})

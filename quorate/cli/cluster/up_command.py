@@ -80,6 +80,13 @@ WATCH_INTERVAL_S: Final = 0.3
     "first-broker-id, port, data, and configuration values in a table [set]. Options override it. "
     f"Default: ./{CLUSTER_FILE} if there is one.",
 )
+@click.option(
+    "--tables",
+    "with_tables",
+    is_flag=True,
+    help="Start a table service as well: topics with table.format are kept as tables in "
+    "DIR/tables/warehouse.",
+)
 @json_option
 def up(
     quorum: int | None,
@@ -91,6 +98,7 @@ def up(
     detach: bool,
     settings: tuple[str, ...],
     config_file: Path | None,
+    with_tables: bool,
     as_json: bool,
 ) -> int:
     """Start a local cluster of real processes.
@@ -104,8 +112,10 @@ def up(
       quorate up --brokers 1 --quorum 1 --port 0 --set log.flush=os
       quorate up --brokers 6 --brokers-per-host 2 --detach
       quorate up --config three-hosts.toml
+      quorate up --tables --detach
     """
     from quorate.cluster.settings import check_settings, split_pairs
+    from quorate.cluster.table_process import TableProcess
 
     described = read_cluster_file(config_file)
     shape = Shape(quorum, brokers, brokers_per_host, first_broker_id, port)
@@ -122,6 +132,9 @@ def up(
     with _stop_signals_interrupt():
         cluster.start()
         seconds = time.monotonic() - begin
+        tables = TableProcess(data)
+        if with_tables:
+            tables.start(attached=not detach)
         if detach:
             _report(cluster, data, seconds, detach=True, as_json=as_json)
             return 0
@@ -129,8 +142,10 @@ def up(
             _report(cluster, data, seconds, detach=False, as_json=as_json)
             _watch(cluster)
         except KeyboardInterrupt:
+            tables.stop()
             _stop(cluster)
             raise
+        tables.stop()
         _stop(cluster)
         return 1
 
