@@ -21,6 +21,7 @@ from quorate.broker.assembly.membership import (
 )
 from quorate.broker.assembly.metric_sources import add_metrics
 from quorate.broker.assembly.metrics_stage import open_metrics
+from quorate.broker.assembly.registry_stage import open_registry
 from quorate.broker.assembly.replication_stage import ReplicationStage
 from quorate.broker.assembly.services import BrokerServices
 from quorate.broker.assembly.shared_parts import SharedParts
@@ -61,10 +62,11 @@ class BrokerServer:
             coordinators = CoordinatorStage.open(
                 shared, replication.replicas, controller.forwarder, cleanup
             )
+            registry = open_registry(shared, replication.replicas, cleanup)
             add_metrics(shared, replication.replicas, coordinators)
             await adopt_assigned_replicas(shared, replication)
             services = BrokerServices(
-                shared, replication.replicas, coordinators, controller.forwarder
+                shared, replication.replicas, coordinators, controller.forwarder, registry
             )
             addresses = await open_listeners(shared, services, controller.audit_log, cleanup)
             begin("the broker waits to be registered")

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import importlib
 import logging
 import signal
 import sys
@@ -15,6 +16,7 @@ from quorate.broker.assembly.kafka_listeners import ListenError
 from quorate.broker.assembly.shared_parts import SharedParts
 from quorate.broker.broker_server import BrokerServer
 from quorate.broker.common.errors import KafkaError
+from quorate.broker.config.http_listeners import HTTP_LISTENERS
 from quorate.broker.config.node import BROKER_ID
 from quorate.broker.control.broker_registrar import RegistrationRefused
 from quorate.broker.environment import ProcessEnvironment
@@ -84,7 +86,15 @@ def run_configured(
     ask_the_kernel_for_tables()
     allow_many_files(OPEN_FILES)
     sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
+    _load_what_is_served(config)
     return uvloop.run(_serve(config, certificates, refusals, on_up))
+
+
+def _load_what_is_served(config: Configuration) -> None:
+    """Load what HTTP listeners need, if there are any. It takes a second on a busy machine, for
+    which the event loop would stand still later."""
+    if any(config[key] for key in HTTP_LISTENERS):
+        importlib.import_module("quorate.broker.assembly.http_listeners")
 
 
 def _tell_service_manager(config: Configuration) -> None:

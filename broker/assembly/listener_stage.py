@@ -5,7 +5,6 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final, NamedTuple
 
-from quorate.broker.assembly.http_listeners import HttpListeners
 from quorate.broker.assembly.kafka_listeners import ListenError, address_taken, open_kafka_listeners
 from quorate.broker.assembly.services import BrokerServices
 from quorate.broker.assembly.shared_parts import SharedParts
@@ -18,8 +17,7 @@ from quorate.broker.config.grpc_listeners import (
     grpc_endpoint,
     inter_broker_endpoint,
 )
-from quorate.broker.config.http_listeners import REGISTRY_LISTENER
-from quorate.broker.registry.registry_routes import REGISTRY, registry_routes
+from quorate.broker.config.http_listeners import HTTP_LISTENERS, REGISTRY_LISTENER
 from quorate.broker.replication.services.replication_listener import ReplicationListener
 from quorate.broker.rpc.grpc_listener import GrpcListener
 from quorate.broker.security.bearer_tokens import BearerTokenValidator
@@ -77,12 +75,29 @@ async def open_listeners(
     grpc_bound = _bind(clients, GRPC_LISTENER.name, grpc_endpoint(config))
     listeners = await open_kafka_listeners(kafka, config, credentials, environment.random_bytes)
     cleanup.push_async_callback(kafka.stop)
-    http = HttpListeners(config, credentials, audit_log, services.kafka.figures, cleanup)
-    await http.open(REGISTRY_LISTENER, REGISTRY, registry_routes())
+    if any(config[key] for key in HTTP_LISTENERS):
+        await _open_http(shared, services, credentials, audit_log, cleanup)
     for server in (brokers.server, clients.server):
         await server.start()
         cleanup.push_async_callback(partial(server.stop, STOP_GRACE_S))
     return Addresses(listeners, advertised_grpc_endpoint(config, grpc_bound), inter_broker)
+
+
+async def _open_http(
+    shared: SharedParts,
+    services: BrokerServices,
+    credentials: CredentialProvider,
+    audit_log: KeepAuditEntries,
+    cleanup: AsyncExitStack,
+) -> None:
+    """Open the HTTP listeners that are configured. What they need is loaded only then."""
+    from quorate.broker.assembly.http_listeners import HttpListeners
+    from quorate.broker.registry.registry_routes import REGISTRY, refusal
+
+    http = HttpListeners(shared.config, credentials, audit_log, services.kafka.figures, cleanup)
+    if shared.config[REGISTRY_LISTENER]:
+        routes = services.registry_routes()
+        await http.open(REGISTRY_LISTENER, REGISTRY, routes, show=refusal)
 
 
 async def _start(followers: ReplicationListener, wanted: Endpoint, cleanup: AsyncExitStack) -> None:

@@ -1,6 +1,7 @@
 """The services that a broker offers at its listeners, each over the stages that it needs."""
 
 import uuid
+from typing import TYPE_CHECKING
 
 import grpc.aio
 
@@ -41,6 +42,12 @@ from quorate.broker.quota.client_quota_manager import ClientQuotaManager
 from quorate.broker.quota.connection_rates import ConnectionRates
 from quorate.broker.quota.stream_pace import StreamPace
 from quorate.broker.quota.windowed_rate import QuotaWindow
+from quorate.broker.registry.registry_router import RegistryRouter
+from quorate.broker.registry.registry_service import (
+    SchemaRegistryService,
+    add_registry_to_server,
+)
+from quorate.broker.registry.registry_shard import RegistryLeader
 from quorate.broker.replication.commands.stray_partitions import names_of
 from quorate.broker.replication.manager import ReplicaManager
 from quorate.broker.replication.services.range_read_service import add_range_read_to_server
@@ -54,6 +61,9 @@ from quorate.broker.telemetry.client_telemetry import ClientTelemetry
 from quorate.common.types import ID_BYTES
 from quorate_proto.v1 import groups_pb2_grpc
 
+if TYPE_CHECKING:
+    from quorate.broker.http.http_routes import HttpRoute
+
 
 class BrokerServices:
     """The services of one broker. They are complete before the listeners open."""
@@ -64,9 +74,11 @@ class BrokerServices:
         replicas: ReplicaManager,
         coordinators: CoordinatorStage,
         forwarder: ControllerForwarder,
+        registry: RegistryLeader,
     ) -> None:
         """Create the services and add their metrics to those of the broker."""
         self._shared = shared
+        self._registry = registry
         self._replicas = replicas
         self._coordinators = coordinators
         self._configs = ConfigReads(shared.images, shared.live, shared.authorizer)
@@ -99,6 +111,15 @@ class BrokerServices:
             self._replicas, shared.images, self._coordinators.transactions
         )
         add_transactions_to_server(server, transactions)
+        registry = SchemaRegistryService(self._registry, shared.authorizer)
+        add_registry_to_server(server, registry)
+
+    def registry_routes(self) -> "list[HttpRoute]":
+        """Return the routes of the schema registry over HTTP, which load what serves HTTP."""
+        from quorate.broker.registry.registry_routes import registry_routes
+
+        router = RegistryRouter(self.kafka, self._shared.channels, self._registry)
+        return registry_routes(router)
 
     def replication_listener(self) -> ReplicationListener | None:
         """Return the listener of framed streams, not started, or None if there is none."""

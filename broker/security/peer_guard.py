@@ -33,6 +33,7 @@ _SENDER: Final[Mapping[str, Callable[[Any], int] | None]] = {
     "/quorate.v1.Replication/OffsetsForLeaderEpoch": lambda request: request.replica_id,
     "/quorate.v1.Transactions/WriteMarkers": lambda request: request.broker_id,
     "/quorate.v1.Transactions/VerifyPartitions": lambda request: request.broker_id,
+    "/quorate.v1.SchemaRegistry/Call": lambda request: request.context.forwarded_by,
     "/quorate.v1.Replication/Fetch": None,  # Each frame does; the fetch session checks it.
     "/quorate.v1.Admin/ClusterStatus": None,
 }

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Final, Literal
 
 from quorate.broker.config.grpc_listeners import GRPC_LISTENER, INTER_BROKER_LISTENER
+from quorate.broker.config.http_listeners import REGISTRY_LISTENER
 from quorate.broker.config.listeners import LISTENERS
 from quorate.broker.config.log import LOG_DIR
 from quorate.broker.config.node import BROKER_ID, BROKER_RACK, QUORUM_BOOTSTRAP_SERVERS
 from quorate.cluster.cluster_ports import HOST, PortReservation
 from quorate.cluster.hosts import rack_of, refuse_uneven_hosts
+from quorate.cluster.http_ports import FIRST_PORT, with_own_ports
 from quorate.cluster.local_cluster_errors import LocalClusterError
 from quorate.cluster.settings import Settings
 from quorate.common.configuration import ConfigError, read_toml
@@ -96,7 +98,14 @@ class Node:
             ports = {"Raft": voter.raft.port, "gRPC": voter.grpc.port}
         if self.metrics_address:
             ports["metrics"] = _port(self.metrics_address)
+        if self.registry_url:
+            ports["schema registry"] = _port(self.registry_url)
         return ports
+
+    @property
+    def registry_url(self) -> str:
+        """Return the URL at which a broker serves the schema registry; empty if it does not."""
+        return str(self.config.get(REGISTRY_LISTENER.name, "")).rstrip("/")
 
     @property
     def rack(self) -> str:
@@ -161,6 +170,13 @@ def plan_cluster(
         broker_ports = [internal() for _ in range(brokers)]
         voter_metrics = [internal() for _ in range(voters)]
         broker_metrics = [internal() for _ in range(brokers)]
+        own_settings = [
+            with_own_ports(
+                settings.broker,
+                lambda: ports.claim_from(FIRST_PORT) if port else ports.claim_any(),
+            )
+            for _ in range(brokers)
+        ]
     voter_list = ",".join(
         f"{voter}@{HOST}:{raft}/{grpc}" for voter, (raft, grpc) in enumerate(voter_ports, 1)
     )
@@ -176,7 +192,7 @@ def plan_cluster(
                 first_broker_id + index,
                 ports,
                 bootstrap,
-                settings,
+                own_settings[index],
                 None if brokers_per_host is None else rack_of(index, brokers_per_host),
             )
             for index, ports in enumerate(
@@ -206,7 +222,7 @@ def _broker_node(
     broker: int,
     ports: tuple[int, int, int, int],
     bootstrap: str,
-    settings: Settings,
+    settings: Mapping[str, object],
     rack: str | None,
 ) -> Node:
     """Return the node of a broker.
@@ -224,7 +240,7 @@ def _broker_node(
         METRICS_LISTENER.name: f"{HOST}:{metrics_port}",
         **({} if rack is None else {BROKER_RACK.name: rack}),
         **_security(BROKER_SECURITY, folder, Role.BROKER, broker),
-        **settings.broker,
+        **settings,
     }
     return Node("broker", broker, config, folder)
 
@@ -291,7 +307,10 @@ def _load_node(folder: Path, kind: NodeKind, path: Path) -> Node:
 
 def with_settings(node: Node, settings: Settings) -> Node:
     """Return the node with changed settings."""
-    changed = settings.broker if node.kind == "broker" else settings.quorum
+    changed = dict(settings.quorum)
+    if node.kind == "broker":
+        with PortReservation() as ports:
+            changed = with_own_ports(settings.broker, ports.claim_any, before=node.config)
     return Node(node.kind, node.id, {**node.config, **changed}, node.folder)
 
 

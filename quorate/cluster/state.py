@@ -4,7 +4,10 @@ Scripts read cluster.json, so its shape is fixed. prometheus.json lists the addr
 metrics, for Prometheus' ``file_sd_configs``.
 
 {"bootstrap": "h:p,h:p", "quorum": [{"id", "pid", "address", "metrics"}],
- "brokers": [{"id", "pid", "kafka", "grpc", "metrics", "log_dir"}]}
+ "brokers": [{"id", "pid", "kafka", "grpc", "metrics", "log_dir"}],
+ "registry": "http://h:p,http://h:p"}
+
+"registry" has the URLs of the schema registry, and is missing where no broker serves it.
 """
 
 import json
@@ -28,7 +31,8 @@ def write_state(
     """Write cluster.json; nodes without a pid are not listed."""
     running = [node for node in nodes if (node.kind, node.id) in pids]
     brokers = [node for node in running if node.kind == "broker"]
-    state = {
+    registry = ",".join(node.registry_url for node in brokers if node.registry_url)
+    state: dict[str, Any] = {
         "bootstrap": ",".join(node.kafka_address for node in brokers),
         "quorum": [
             {
@@ -51,6 +55,7 @@ def write_state(
             }
             for node in brokers
         ],
+        **({"registry": registry} if registry else {}),
     }
     targets = [
         {"targets": [node.metrics_address], "labels": {"kind": node.kind, "id": str(node.id)}}

@@ -60,6 +60,13 @@ class RunningCluster:
         """Return the gRPC address of one broker, as host:port."""
         return self._cluster.node("broker", broker_id).grpc_address
 
+    def registry_url(self, broker_id: int) -> str:
+        """Return the URL at which a broker serves the schema registry; empty if it does not.
+
+        Start the cluster with ``registry_listener="http://127.0.0.1:0"``.
+        """
+        return self._cluster.node("broker", broker_id).registry_url
+
     def voter_grpc_address(self, voter_id: int) -> str:
         """Return the gRPC address of one voter, as host:port."""
         return self._cluster.node("quorum", voter_id).grpc_address

@@ -138,13 +138,22 @@ class LedPartition:
         told = COORDINATOR_CODES.get(code, errors_pb2.UNKNOWN_SERVER_ERROR)
         return KafkaError(told, f"{self._hosted.tp}: {error_name(code)}: {message}")
 
-    async def replay(self) -> AsyncIterator[LogBatch | TransactionEnd]:
+    @property
+    def log_end_offset(self) -> int:
+        """The offset of the next record that is appended."""
+        return self._hosted.log.log_end_offset
+
+    def replay(self) -> AsyncIterator[LogBatch | TransactionEnd]:
         """Yield everything that is in the log at the start, batch by batch.
 
         It ends when all of that is committed; nobody may act on it before.
         """
+        return self.replay_from(0)
+
+    async def replay_from(self, begin: int) -> AsyncIterator[LogBatch | TransactionEnd]:
+        """Yield as ``replay``, from offset ``begin`` on."""
         log = self._hosted.log
-        offset, end = log.log_start_offset, log.log_end_offset
+        offset, end = max(begin, log.log_start_offset), log.log_end_offset
         wait = False
         while offset < end and self.is_led:
             try:

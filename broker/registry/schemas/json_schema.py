@@ -109,12 +109,11 @@ def _follows(validator: type) -> bool:
 
 def _inside(resolver: "Resolver[Json]", document: Json) -> "Resolver[Json]":
     """Return the resolver for what is inside of a document, which may have an ``$id``."""
-    from referencing import Resource
     from referencing.jsonschema import DRAFT7
 
     if not isinstance(document, Mapping) or not isinstance(document.get("$id"), str):
         return resolver
-    return resolver.in_subresource(Resource(document, DRAFT7))
+    return resolver.in_subresource(DRAFT7.create_resource(document))
 
 
 def _check_references(root: JsonNode) -> None:

@@ -3,6 +3,7 @@
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
 from quorate.broker.registry.schemas.avro_compatibility import avro_problems
@@ -18,6 +19,10 @@ AVRO: Final = "AVRO"
 JSON: Final = "JSON"
 PROTOBUF: Final = "PROTOBUF"
 LANGUAGES: Final = (JSON, PROTOBUF, AVRO)
+
+CACHED_SCHEMAS_MAX: Final = 512
+CACHED_LENGTH_MAX: Final = 32 << 10
+"""Larger schemas are not remembered."""
 
 ParsedSchema: TypeAlias = AvroSchema | JsonSchema | ProtobufSchema
 
@@ -89,6 +94,19 @@ def parse(source: SchemaSource, *, normalize: bool = False) -> ParsedSchema:
     )
 
 
+@lru_cache(CACHED_SCHEMAS_MAX)
+def _parsed_before(source: SchemaSource, normalize: bool) -> ParsedSchema:
+    return parse(source, normalize=normalize)
+
+
+def parsed(source: SchemaSource, *, normalize: bool = False) -> ParsedSchema:
+    """Parse as ``parse``, and remember the last schemas: clients ask for the same ones."""
+    size = len(source.text) + sum(len(text) for _, text in source.references)
+    if size > CACHED_LENGTH_MAX:
+        return parse(source, normalize=normalize)
+    return _parsed_before(source, normalize)
+
+
 def is_same(one: ParsedSchema, other: ParsedSchema) -> bool:
     """Return whether two schemas differ at most in how they are written."""
     if isinstance(one, ProtobufSchema) and isinstance(other, ProtobufSchema):
@@ -116,7 +134,7 @@ def incompatibilities(
 
 def _with_one(new: ParsedSchema, earlier: EarlierSchema, level: Compatibility) -> Problems:
     try:
-        old = parse(earlier.source)
+        old = parsed(earlier.source)
     except InvalidSchema as error:
         return [f"version {earlier.version} cannot be parsed, so nothing follows it: {error}"]
     if type(old) is not type(new):

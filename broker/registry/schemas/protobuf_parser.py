@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from google.protobuf import descriptor_pb2
-from google.protobuf.descriptor import FieldDescriptor
 
 from quorate.broker.registry.schemas.protobuf_options import set_option
 from quorate.broker.registry.schemas.protobuf_tokens import NUMBER, TEXT, Tokens, integer
@@ -93,7 +92,7 @@ class _Parser:
             if number is None:
                 raise InvalidSchema(f"the edition {edition[:80]!r} is unknown")
             self._file.syntax = "editions"
-            self._file.edition = number.number
+            self._file.edition = descriptor_pb2.Edition.Value(number.name)
             tokens.expect(";")
 
     def _import(self) -> None:
@@ -229,7 +228,7 @@ class _Parser:
         message = nested.add(name=tokens.word("the name of a group"))
         field.name = message.name.lower()
         field.json_name = json_name(field.name)
-        field.type = FieldDescriptor.TYPE_GROUP
+        field.type = FieldProto.TYPE_GROUP
         field.type_name = message.name
         tokens.expect("=")
         field.number = self._integer(1, MAX_FIELD)

@@ -3,8 +3,10 @@
 It imports nothing of ours, since the suite's own ``tests`` package is on the path then.
 """
 
+import importlib
 import sys
 from types import ModuleType
+from typing import Any
 
 
 def _no_trivup() -> dict[str, ModuleType]:
@@ -16,3 +18,11 @@ def _no_trivup() -> dict[str, ModuleType]:
 
 
 sys.modules.update(_no_trivup())
+
+
+def pytest_sessionstart() -> None:
+    """Give clusters that run already what the suite gives only those that it starts."""
+    fixture: Any = importlib.import_module("tests.integration.cluster_fixture")
+    fixture.ByoFixture.async_schema_registry = lambda cluster, conf=None: (
+        fixture.AsyncSchemaRegistryClient({"url": cluster._sr_url, **(conf or {})})
+    )

@@ -39,7 +39,7 @@ _TEST_TIMEOUT_S: Final = 120
 def cases(source: Path, selection: Selection) -> Iterator[Case]:
     """Run the tests of the checkout ``source`` against three brokers and against one; takes some
     minutes."""
-    return on_clusters(_BROKERS, CONFIG, lambda at: _run(source, at, selection.only))
+    return on_clusters(_BROKERS, CONFIG, lambda at: _run(source, at.bootstrap, selection.only))
 
 
 def _run(source: Path, bootstrap: str, only: str) -> list[Case]:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from quorate.testing import RunningCluster
 from tests.clients.suites.cases import Case
 from tests.clients.suites.clusters import suite_cluster
 
@@ -49,15 +50,15 @@ def run_pytest(
 
 
 def on_clusters(
-    counts: Iterable[int], config: Mapping[str, object], run: Callable[[str], list[Case]]
+    counts: Iterable[int], config: Mapping[str, object], run: Callable[[RunningCluster], list[Case]]
 ) -> Iterator[Case]:
     """Run a suite once for each number of brokers, which ends the tests' names: ``test_x@3``.
 
-    ``run`` takes the addresses of the brokers.
+    ``run`` takes the cluster.
     """
     for count in counts:
         with suite_cluster(count, config) as cluster:
-            for case in run(cluster.bootstrap):
+            for case in run(cluster):
                 yield replace(case, name=f"{case.name}@{count}")
 
 
