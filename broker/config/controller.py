@@ -41,7 +41,8 @@ AUTO_LEADER_REBALANCE_ENABLE: Final = ConfigKey(
     name="auto.leader.rebalance.enable",
     type=bool,
     default=True,
-    doc="Whether the controller moves leadership back to preferred replicas by itself.",
+    doc="Whether the controller moves leadership back to preferred replicas by itself: at "
+    "intervals, and a few seconds after absent brokers are back and all replicas are in sync.",
     update=Update.CLUSTER_WIDE,
 )
 LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS: Final = ConfigKey(

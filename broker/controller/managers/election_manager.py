@@ -79,6 +79,11 @@ def imbalanced(
     ]
 
 
+def is_whole(image: Image) -> bool:
+    """Return whether every replica of every partition is in sync, so that no broker is awaited."""
+    return all(not partition.under_replicated for _, partition in _kept(image))
+
+
 def _can_be_preferred(image: Image, tp: TopicPartition, candidates: Brokers) -> bool:
     partition = image.topics[tp.topic].partitions[tp.partition]
     return isinstance(partition_change.preferred(partition, candidates), LeadershipChange)

@@ -1,5 +1,5 @@
 """Leader elections that are requested, and the automatic return of leadership to preferred
-replicas.
+replicas: at intervals, and soon after brokers that were absent are back.
 
 Both go through the event queue in pieces, and each partition is decided from the newest image. If a
 leader's own ISR change comes in between, the partition is decided again.
@@ -8,7 +8,7 @@ leader's own ISR change comes in between, the partition is decided again.
 import asyncio
 import functools
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from quorate.broker.changes.table import ELECT_LEADERS
@@ -35,12 +35,17 @@ from quorate.broker.controller.tenure import (
     Writer,
 )
 from quorate.common.configuration import Values
-from quorate.common.types import TopicPartition
+from quorate.common.types import BrokerId, TopicPartition
+from quorate.metadata_log.image import Broker
 from quorate.metadata_log.records import ResultCode
 from quorate.quorum.quorum_errors import QuorumError
 from quorate_proto.v1 import admin_pb2
 
 log = logging.getLogger(__name__)
+
+RECOVERY_LOOK_INTERVAL_S: Final = 2.0
+"""The time between two looks whether the cluster has recovered. Between two of them no broker may
+have come or gone, so that leadership does not follow each broker of a start one by one."""
 
 ROUNDS_MAX: Final = 5
 """The attempts at one partition whose leader changes its ISR at the same time."""
@@ -70,6 +75,10 @@ class LeaderElections:
         self._brokers = brokers
         self._balancing: asyncio.Task[None] | None = None
         self._configs_changed = asyncio.Event()
+        self._brokers_seen: Mapping[BrokerId, Broker] | None = None
+        """The brokers at the last look."""
+        self._brokers_balanced: Mapping[BrokerId, Broker] | None = None
+        """The brokers among which leadership was balanced after they had recovered."""
 
     def start(self) -> None:
         self._balancing = asyncio.create_task(self._balance_for_ever(), name="leader-balance")
@@ -160,8 +169,8 @@ class LeaderElections:
 
     async def _balance_for_ever(self) -> None:
         while True:
-            await self._balance_due()
             try:
+                await self._balance_due()
                 await self._balance()
             except TenureEnded:
                 return
@@ -169,17 +178,38 @@ class LeaderElections:
                 log.warning("leadership stays where it is until the quorum answers: %s", error)
 
     async def _balance_due(self) -> None:
-        """Return after an interval, as long as the same interval is still configured then."""
-        began_s = asyncio.get_running_loop().time()
+        """Return after an interval, as long as the same interval is still configured then, or once
+        the cluster has recovered from the absence of brokers."""
+        clock_s = asyncio.get_running_loop().time
+        began_s = clock_s()
         while True:
             self._configs_changed.clear()
             on = self._config[AUTO_LEADER_REBALANCE_ENABLE]
             due_s = began_s + self._config[LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS]
+            if on and await self._has_recovered():
+                return
+            look_s = min(due_s, clock_s() + RECOVERY_LOOK_INTERVAL_S)
             try:
-                async with asyncio.timeout_at(due_s if on else None):
+                async with asyncio.timeout_at(look_s if on else None):
                     await self._configs_changed.wait()
             except TimeoutError:
-                return
+                if clock_s() >= due_s:
+                    return
+
+    async def _has_recovered(self) -> bool:
+        """Return True once after brokers came or went: when none has for a while, and all replicas
+        are in sync again. It costs a comparison while no broker comes or goes."""
+        brokers = self._writer.image.brokers
+        if brokers is self._brokers_balanced:
+            return False
+        seen, self._brokers_seen = self._brokers_seen, brokers
+        if seen is not brokers or not await self._events.run(EventPriority.ADMIN, self._is_whole):
+            return False
+        self._brokers_balanced = brokers
+        return True
+
+    async def _is_whole(self) -> bool:
+        return election_manager.is_whole(self._writer.image)
 
     async def _balance(self) -> None:
         wanted = await self._events.run(EventPriority.ADMIN, self._imbalanced)

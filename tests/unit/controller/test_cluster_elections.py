@@ -11,7 +11,9 @@ from quorate.broker.changes.table import (
     INCREMENTAL_ALTER_CONFIGS,
 )
 from quorate.broker.controller.requests import topic_requests
-from quorate.common.types import TopicPartition
+from quorate.broker.controller.requests.leader_elections import RECOVERY_LOOK_INTERVAL_S
+from quorate.common.types import BrokerId, LeaderEpoch, TopicPartition
+from quorate.metadata_log.records import ControllerEpochIs, Operation, PartitionChange
 from quorate_proto.v1 import admin_pb2, control_pb2, errors_pb2
 from tests.support.virtual_time import pass_time
 from tests.unit.controller.cluster import NO_CONTEXT, Cluster, new_topic
@@ -41,6 +43,15 @@ async def let_2_lose_its_leaderships(cluster: Cluster) -> None:
             if partition.leader == 3 and partition.replicas[0] == 2:
                 cluster.change_isr(topic.name, number, (3, 2))
     await cluster.at_rest()
+
+
+def let_all_be_in_sync(cluster: Cluster) -> None:
+    """Every live replica of topic "orders" is in its ISR."""
+    for number, partition in enumerate(cluster.image.topics["orders"].partitions):
+        live = [one for one in partition.replicas if one in cluster.brokers]
+        missing = [one for one in live if one not in partition.isr]
+        if missing:
+            cluster.change_isr("orders", number, (*partition.isr, *missing))
 
 
 async def test_c2_scenario_7_preferred_and_unclean_elections_after_all_have_died() -> None:
@@ -185,6 +196,56 @@ async def test_c2_leadership_goes_back_by_itself_above_the_imbalance() -> None:
     assert [one.leader for one in cluster.image.topics["orders"].partitions] == [2, 2, 2, 3, 3, 3]
     await cluster.at_rest()
     assert cluster.brokers[2].replicas.led[-1].topics[0].partitions[0].leader == 2
+    await cluster.stop()
+
+
+async def test_c2_leadership_goes_back_soon_after_brokers_are_back() -> None:
+    cluster = balancing(**{"leader.imbalance.check.interval.seconds": 300})
+    await cluster.start_brokers(1, 2, 3)
+    await cluster.create_topic("orders", *[(2, 3)] * 3, *[(3, 2)] * 3)
+    await let_2_lose_its_leaderships(cluster)
+    let_all_be_in_sync(cluster)
+    began_s = asyncio.get_running_loop().time()
+    await cluster.when(lambda: cluster.partition("orders", 2).leader == 2)
+    assert asyncio.get_running_loop().time() - began_s < 3 * RECOVERY_LOOK_INTERVAL_S
+    await cluster.stop()
+
+
+async def test_c2_while_a_replica_is_absent_leadership_waits_for_the_interval() -> None:
+    cluster = balancing(**{"leader.imbalance.check.interval.seconds": 50})
+    began_s = asyncio.get_running_loop().time()
+    await cluster.start_brokers(1, 2, 3, 4)
+    await cluster.create_topic("orders", *[(2, 3)] * 3, *[(3, 2)] * 3, (4, 3))
+    await cluster.kill(4)
+    await let_2_lose_its_leaderships(cluster)
+    let_all_be_in_sync(cluster)
+    await cluster.when(lambda: cluster.partition("orders", 2).leader == 2)
+    assert asyncio.get_running_loop().time() - began_s > 30
+    await cluster.stop()
+
+
+async def test_c2_leadership_that_moves_without_a_broker_waits_for_the_interval() -> None:
+    """Leadership that somebody moved by hand stays for a while."""
+    cluster = balancing(**{"leader.imbalance.check.interval.seconds": 300})
+    await cluster.start_brokers(1, 2, 3)
+    await cluster.create_topic("orders", (2, 3))
+    await pass_time(30)
+    before = cluster.partition("orders")
+    moved = PartitionChange(
+        topic="orders",
+        topic_id=cluster.image.topics["orders"].topic_id,
+        partition=0,
+        expected_version=before.version,
+        leader=BrokerId(3),
+        leader_epoch=LeaderEpoch(before.leader_epoch + 1),
+        isr=before.isr,
+        controller_id=cluster.image.controller_id,
+        controller_epoch=cluster.image.controller_epoch,
+    )
+    held = ControllerEpochIs(controller_epoch=cluster.image.controller_epoch)
+    assert cluster.quorum.write(Operation(records=(moved,), conditions=(held,))).ok
+    await pass_time(60)
+    assert cluster.partition("orders").leader == 3
     await cluster.stop()
 
 
