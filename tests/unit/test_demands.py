@@ -33,7 +33,8 @@ due = false
 milestone = "quota"
 """
 
-QUIET = ("-p", "no:randomly", "-p", "no:cacheprovider")
+QUIET = ("-p", "no:cacheprovider")
+TWO_WORKERS = ("-p", "xdist.plugin", "-n", "2")
 
 
 @pytest.mark.parametrize(
@@ -68,13 +69,14 @@ def test_every_row_of_the_list_is_due_or_names_its_milestone() -> None:
 
 
 @pytest.fixture
-def suite(pytester: pytest.Pytester) -> pytest.Pytester:
-    """A suite of its own in which C1 and, unless skipped, C2 have a test."""
+def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A suite of its own in which C1 and, unless skipped, C2 have a test.
+
+    It runs in this process, or in workers that load no plugins, which would cost seconds.
+    """
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makepyprojecttoml(
-        "[tool.pytest.ini_options]\n"
-        "testpaths = ['tests']\n"
-        "asyncio_default_fixture_loop_scope = 'function'\n"
-        "markers = ['slow']\n"
+        "[tool.pytest.ini_options]\ntestpaths = ['tests']\nmarkers = ['slow']\n"
     )
     pytester.mkdir("tests")
     _write(pytester, "conftest.py", CONFTEST.replace("tests.support", "tests_support"))
@@ -93,7 +95,7 @@ def _write(pytester: pytest.Pytester, name: str, text: str) -> None:
 
 
 def test_full_run_fails_on_a_due_row_without_a_test(suite: pytest.Pytester) -> None:
-    result = suite.runpytest_subprocess(*QUIET)
+    result = suite.runpytest_inprocess(*QUIET)
     result.stdout.fnmatch_lines(
         [
             "C2 *no test (DUE): due",
@@ -106,7 +108,7 @@ def test_full_run_fails_on_a_due_row_without_a_test(suite: pytest.Pytester) -> N
 
 def test_full_run_passes_when_only_later_rows_lack_a_test(suite: pytest.Pytester) -> None:
     _write(suite, "test_two.py", "def test_c2_it(): pass\n")
-    result = suite.runpytest_subprocess(*QUIET, "-m", "not slow", "tests")
+    result = suite.runpytest_inprocess(*QUIET, "-m", "not slow", "tests")
     result.stdout.fnmatch_lines(["2 of 3 demands have a test; 0 due without one"])
     assert result.ret == pytest.ExitCode.OK
 
@@ -125,10 +127,13 @@ def test_a_test_of_the_ledger_runs_with_server_processes(
     rows = ROWS.replace('says = "due"', 'says = "due"\nreal = ["tests/test_two.py::test_c2_it"]')
     _write(suite, "demands.toml", rows)
     _write(suite, "test_two.py", test_two)
-    result = suite.runpytest_subprocess(*QUIET, "-n", "2")
     if said:
+        result = suite.runpytest_inprocess(*QUIET)
         result.stdout.fnmatch_lines([f"C2 *not shown: tests/test_two.py::test_c2_it {said}*"])
-    assert result.ret == (pytest.ExitCode.TESTS_FAILED if said else pytest.ExitCode.OK)
+        assert result.ret == pytest.ExitCode.TESTS_FAILED
+    else:
+        result = suite.runpytest_subprocess(*QUIET, *TWO_WORKERS)
+        assert result.ret == pytest.ExitCode.OK
 
 
 @pytest.mark.parametrize(("servers", "shown"), [(2, True), (0, False)])
@@ -144,13 +149,13 @@ def test_a_skipped_test_of_the_ledger_leaves_it_to_another_of_its_demand(
         f"def test_c2_it(record_property): record_property('server processes', {servers})\n"
         "@pytest.mark.skip\ndef test_c2_away(): pass\n",
     )
-    result = suite.runpytest_subprocess(*QUIET)
+    result = suite.runpytest_inprocess(*QUIET)
     assert result.ret == (pytest.ExitCode.OK if shown else pytest.ExitCode.TESTS_FAILED)
 
 
 def test_skipped_test_carries_nothing(suite: pytest.Pytester) -> None:
     _write(suite, "test_two.py", "import pytest\n@pytest.mark.skip\ndef test_c2_it(): pass\n")
-    assert suite.runpytest_subprocess(*QUIET).ret == pytest.ExitCode.TESTS_FAILED
+    assert suite.runpytest_inprocess(*QUIET).ret == pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.mark.parametrize(
@@ -158,19 +163,19 @@ def test_skipped_test_carries_nothing(suite: pytest.Pytester) -> None:
     [("tests/test_one.py",), ("-k", "c1"), ("-m", "slow or not slow"), ("--deselect", "x")],
 )
 def test_partial_run_says_nothing(suite: pytest.Pytester, narrowed: tuple[str, ...]) -> None:
-    result = suite.runpytest_subprocess(*QUIET, *narrowed)
+    result = suite.runpytest_inprocess(*QUIET, *narrowed)
     result.stdout.no_fnmatch_line("*no test (*")
     assert result.ret == pytest.ExitCode.OK
 
 
 def test_run_that_stopped_early_says_nothing(suite: pytest.Pytester) -> None:
     _write(suite, "test_one.py", "def test_c1_it(): assert False\n")
-    result = suite.runpytest_subprocess(*QUIET, "-x")
+    result = suite.runpytest_inprocess(*QUIET, "-x")
     result.stdout.no_fnmatch_line("*no test (*")
 
 
 def test_full_run_over_several_workers_sees_all_their_tests(suite: pytest.Pytester) -> None:
     _write(suite, "test_two.py", "def test_c2_it(): pass\n")
-    result = suite.runpytest_subprocess(*QUIET, "-n", "2")
+    result = suite.runpytest_subprocess(*QUIET, *TWO_WORKERS)
     result.stdout.fnmatch_lines(["2 of 3 demands have a test; 0 due without one"])
     assert result.ret == pytest.ExitCode.OK
