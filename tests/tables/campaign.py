@@ -1,0 +1,249 @@
+"""Topics become tables while whoever works on it is killed, again and again."""
+
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from quorate.client.results import NewTopic
+from quorate.cluster.client_options import client_options_of
+from quorate.testing import RunningCluster
+from tests.tables.readers import Rows, delta_rows, iceberg_rows
+from tests.tables.victim import POINTS
+
+PARTITIONS: Final = 3
+TOPICS: Final = {"iceberg": "rows_iceberg", "delta": "rows_delta"}
+PAUSE_S: Final = 0.004
+SETTLE_S: Final = 180.0
+STEP_S: Final = 60.0
+
+
+class Service:
+    """A table service in a process of its own, armed or not."""
+
+    def __init__(self, cluster: RunningCluster, warehouse: Path, name: str, log: Path) -> None:
+        self._arguments = ["tables", "run", "--bootstrap-server", cluster.bootstrap]
+        settings = {
+            "tables.warehouse": warehouse,
+            "tables.id": name,
+            "tables.look.interval.ms": 200,
+            "tables.lease.ms": 2_000,
+        }
+        for key, value in settings.items():
+            self._arguments += ["--set", f"{key}={value}"]
+        if options := client_options_of(cluster.folder):
+            config = log.with_suffix(".properties")
+            config.write_text("".join(f"{key}={value}\n" for key, value in options.items()))
+            self._arguments += ["--command-config", str(config)]
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, point: str = POINTS[0], times: int = 0) -> None:
+        """Start it; it kills itself at the point, or never."""
+        command = [sys.executable, "-P", "-m", "tests.tables.victim", point, str(times)]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, *self._arguments], stdout=log, stderr=log, cwd=Path(__file__).parents[2]
+            )
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def wait(self) -> None:
+        """Wait until it has killed itself."""
+        assert self._process is not None
+        self._process.wait(STEP_S)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(60)
+
+
+class Load:
+    """Produces to every partition of both topics until it is stopped."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0}
+        )
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+        assert self._producer.flush(SETTLE_S) == 0
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stopped.is_set():
+            for topic in TOPICS.values():
+                self._producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
+            self._producer.poll(0)
+            number += 1
+            time.sleep(PAUSE_S)
+
+
+class Campaign:
+    """One campaign: `run` it, then `check`."""
+
+    def __init__(
+        self, cluster: RunningCluster, folder: Path, seed: int, say: Callable[[str], None]
+    ) -> None:
+        self._cluster = cluster
+        self._warehouse = folder / "warehouse"
+        self._random = random.Random(seed)
+        self._say = say
+        self.services = [
+            Service(cluster, self._warehouse, name, folder / f"{name}.log") for name in ("a", "b")
+        ]
+        self.kills: Counter[str] = Counter()
+
+    def run(self, kills: int) -> None:
+        """Create the topics, and kill as often as told while records are produced."""
+        self.create_topics()
+        load = Load(self._cluster.bootstrap)
+        try:
+            while self.kills.total() < kills:
+                self._strike()
+        finally:
+            load.stop()
+            for service in self.services:
+                service.kill()
+        self._say(f"{self.kills.total()} kills: {dict(sorted(self.kills.items()))}")
+
+    def check(self) -> dict[str, int]:
+        """Let a service finish, and compare the tables with the topics, row by row.
+
+        Returns:
+            The number of rows by format.
+
+        Raises:
+            AssertionError: a row is missing, there twice, or another one.
+        """
+        self.services[0].start()
+        try:
+            return {format_: self._settled(format_) for format_ in TOPICS}
+        finally:
+            self.services[0].stop()
+
+    def _strike(self) -> None:
+        kind = self._random.choices(["point", "service", "broker", "voter"], weights=[10, 3, 2, 1])[
+            0
+        ]
+        {
+            "point": self._kill_at_point,
+            "service": self._kill_service,
+            "broker": self._kill_broker,
+            "voter": self._kill_voter,
+        }[kind]()
+
+    def _kill_at_point(self) -> None:
+        """One service dies at a point of its own work; the other one may take over."""
+        service = self._random.choice(self.services)
+        service.kill()
+        point, times = self._random.choice(POINTS), self._random.randint(1, 5)
+        service.start(point, times)
+        deadline_s = time.monotonic() + STEP_S
+        while service.is_alive and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+        if service.is_alive:
+            service.kill()
+            point = "any time"
+        self.kills[f"service {point}"] += 1
+
+    def _kill_service(self) -> None:
+        service = self._random.choice(self.services)
+        if not service.is_alive:
+            service.start()
+        time.sleep(self._random.uniform(1.0, 5.0))
+        service.kill()
+        self.kills["service any time"] += 1
+        if self._random.random() < 0.5:
+            service.start()
+
+    def _kill_broker(self) -> None:
+        victim = self._random.choice(self._cluster.broker_ids)
+        self._cluster.kill_broker(victim)
+        time.sleep(self._random.uniform(0.0, 3.0))
+        self._cluster.restart_broker(victim)
+        self.kills["broker"] += 1
+
+    def _kill_voter(self) -> None:
+        victim = self._random.choice(self._cluster.voter_ids)
+        self._cluster.kill_voter(victim)
+        time.sleep(self._random.uniform(0.0, 2.0))
+        self._cluster.restart_voter(victim)
+        self.kills["voter"] += 1
+
+    def create_topics(self) -> None:
+        """Create a topic for each format."""
+        topics = [
+            NewTopic(
+                name=topic,
+                num_partitions=PARTITIONS,
+                replication_factor=min(3, len(self._cluster.broker_ids)),
+                configs={"table.format": format_, "table.commit.interval.ms": "200"},
+            )
+            for format_, topic in TOPICS.items()
+        ]
+        with self._cluster.admin() as admin:
+            for created in admin.create_topics(topics):
+                created.raise_for_error()
+
+    def _settled(self, format_: str) -> int:
+        """Wait until the table has as many rows as the topic, and compare them."""
+        expected = _consumed(self._cluster.bootstrap, TOPICS[format_])
+        deadline_s = time.monotonic() + SETTLE_S
+        while True:
+            found = self._rows(format_)
+            if found.total() >= expected.total() or time.monotonic() > deadline_s:
+                break
+            time.sleep(0.5)
+        lost, more = expected - found, found - expected
+        assert not lost, f"{format_}: {lost.total()} rows are lost, as {sorted(lost)[:5]}"
+        assert not more, f"{format_}: {more.total()} rows are there twice, as {sorted(more)[:5]}"
+        return found.total()
+
+    def _rows(self, format_: str) -> Rows:
+        if format_ == "delta":
+            return delta_rows(self._warehouse / TOPICS["delta"])
+        return iceberg_rows(self._warehouse, TOPICS["iceberg"])
+
+
+def _consumed(bootstrap: str, topic: str) -> Rows:
+    """All records of a topic, as confluent-kafka consumes them."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "check", "log_level": 0})
+    try:
+        partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+        ends = {one.partition: consumer.get_watermark_offsets(one)[1] for one in partitions}
+        for one in partitions:
+            one.offset = 0
+        consumer.assign(partitions)
+        found: Rows = Counter()
+        while found.total() < sum(ends.values()):
+            for message in consumer.consume(10_000, 1.0):
+                assert message.error() is None
+                partition, offset, value = message.partition(), message.offset(), message.value()
+                assert partition is not None
+                assert offset is not None
+                assert value is not None
+                found[partition, offset, value] += 1
+        return found
+    finally:
+        consumer.close()
