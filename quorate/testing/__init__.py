@@ -5,11 +5,14 @@ one 0.3 s.
 
 With pytest, it is enough to install ``quorate``:
 
-    def test_orders(quorate_cluster):
-        cluster = quorate_cluster(brokers=3)
-        produce_with_any_kafka_client(cluster.bootstrap)
+    def test_orders(shared_quorate_cluster, quorate_topic):
+        produce_with_any_kafka_client(shared_quorate_cluster.bootstrap, quorate_topic())
 
-Without pytest: ``with running_cluster(brokers=3) as cluster: …``
+    def test_failover(quorate_cluster):
+        cluster = quorate_cluster(brokers=3)
+        cluster.kill_broker(cluster.controller_id())
+
+docs/TESTING.md has all fixtures. Without pytest: ``with running_cluster(brokers=3) as cluster: …``
 """
 
 from typing import TYPE_CHECKING

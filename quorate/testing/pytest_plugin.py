@@ -1,9 +1,12 @@
-"""pytest fixtures: ``quorate_cluster`` and ``module_quorate_cluster``.
+"""pytest fixtures: clusters of a test, of a module, of a run and of all its workers; and topics.
 
-pytest imports this module in every run of every project that has quorate installed: the cluster's
-code is loaded only when a fixture is used.
+docs/TESTING.md says when to use which. pytest imports this module in every run of every project
+that has quorate installed: the cluster's code is loaded only when a fixture is used.
 """
 
+import os
+import re
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
@@ -11,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 
 if TYPE_CHECKING:
+    from quorate.client.admin import AdminClient
     from quorate.testing.running import RunningCluster
 
 
@@ -39,7 +43,63 @@ def module_quorate_cluster() -> Iterator[ClusterFactory]:
     yield from _factory()
 
 
+@pytest.fixture(scope="session")
+def session_quorate_cluster() -> Iterator[ClusterFactory]:
+    """Give all tests of a run, or of a worker of pytest-xdist, one factory of clusters."""
+    yield from _factory()
+
+
+@pytest.fixture(scope="session")
+def shared_quorate_cluster(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[RunningCluster]":
+    """Give all tests of a run one cluster of one broker; workers of pytest-xdist share it."""
+    from quorate.testing.shared_cluster import shared_cluster
+
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent  # Each worker has a folder of its own in it.
+    with shared_cluster(folder) as cluster:
+        yield cluster
+
+
+class TopicFactory(Protocol):
+    """Creates a topic with a name that no other test has, and returns the name."""
+
+    def __call__(self, *, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str: ...
+
+
+@pytest.fixture(scope="session")
+def _shared_admin(shared_quorate_cluster: "RunningCluster") -> "Iterator[AdminClient]":
+    with shared_quorate_cluster.admin() as admin:
+        yield admin
+
+
+@pytest.fixture
+def quorate_topic(request: pytest.FixtureRequest, _shared_admin: "AdminClient") -> TopicFactory:
+    """Give one test a factory of topics in the shared cluster: ``quorate_topic(partitions=3)``."""
+    from quorate.client.results import NewTopic
+
+    def create(*, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
+        topic = unique_name(request.node.name)
+        new = NewTopic(name=topic, num_partitions=partitions, configs=configs or {})
+        _shared_admin.create_topics([new])[0].raise_for_error()
+        return topic
+
+    return create
+
+
+@pytest.fixture
+def quorate_group(request: pytest.FixtureRequest) -> str:
+    """Give one test the name of a consumer group that no other test has."""
+    return unique_name(request.node.name)
+
+
+def unique_name(test: str) -> str:
+    """Return a name for topics and groups that shows the test and is used once."""
+    return f"{re.sub(r'[^a-zA-Z0-9._-]+', '-', test)[:100].strip('-')}-{uuid.uuid4().hex[:8]}"
+
+
 def _factory() -> Iterator[ClusterFactory]:
+    from quorate.testing.fast_settings import FAST_SETTINGS
     from quorate.testing.running import running_cluster
 
     with ExitStack() as clusters:
@@ -51,7 +111,9 @@ def _factory() -> Iterator[ClusterFactory]:
             config: Mapping[str, object] | None = None,
             **more_config: object,
         ) -> "RunningCluster":
-            cluster = running_cluster(brokers, voters, config={**(config or {}), **more_config})
+            named = {key.replace("_", "."): value for key, value in more_config.items()}
+            settings = {**FAST_SETTINGS, **(config or {}), **named}
+            cluster = running_cluster(brokers, voters, config=settings)
             return clusters.enter_context(cluster)
 
         yield start
