@@ -23,7 +23,7 @@ BENCH_ARGS ?=
 # Tests and demos start hundreds of Pythons: what these import is to be compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-tables test sim check fmt bench soak clean
+.PHONY: help setup demo demo-tables test sim check docs fmt bench soak clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 14
@@ -66,6 +66,9 @@ check: setup ## Lint, format, types, layers, fresh generated code, and how many 
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q -p no:cacheprovider tests/unit/test_generated_code.py
 	$(BIN)/python -m tests.structure.trips
+
+docs: setup ## Build the documentation as a site into build/site; any warning fails.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 fmt: setup ## Format, and fix what can be fixed.
 	$(BIN)/ruff check --fix .

@@ -40,7 +40,7 @@ def commands() -> list[list[str]]:
     ]
     inline = re.findall(r"`(quorate [^`]+)`", re.sub(r"\s+", " ", text))
     found = [*(line for line in lines if line.startswith("quorate ")), *inline]
-    return [shlex.split(line, comments=True)[1:] for line in found]
+    return [shlex.split(line.partition(" > ")[0], comments=True)[1:] for line in found]
 
 
 def unit_command(unit: str, instance: int) -> list[str]:
