@@ -21,7 +21,7 @@ from quorate.metadata_log.image import Image
 from quorate.metadata_log.snapshot.snapshot import snapshot_offset
 from quorate.metadata_log.tree.history import KeyChange, Kinds, history
 from quorate.quorum.client.watch import SILENCE_S, SnapshotLoaded, decoded, watch_request
-from quorate.quorum.quorum_errors import QuorumUnavailable
+from quorate.quorum.quorum_errors import OffsetUnavailable, QuorumUnavailable
 from quorate_proto.v1.admin_pb2 import MetadataChanges, MetadataOffsetsResponse
 from quorate_proto.v1.quorum_pb2 import WatchEvent, WatchRequest
 
@@ -96,6 +96,32 @@ class MetadataHistory:
             answer.earliest_offset = snapshot_offset([chunk]) + 1
         return answer
 
+    async def image_at(self, offset: MetadataOffset) -> Image:
+        """Return the image after ``offset``, which must not be above the newest.
+
+        Raises:
+            OffsetUnavailable: The quorum does not keep it any more.
+            QuorumError: The voter that was read from is gone, or does not have ``offset`` yet.
+        """
+        if offset >= self._images.image.offset:
+            return self._images.image
+        image = Image()
+        async with (
+            aclosing(_watched(self._quorum, _FROM_OLDEST)) as events,
+            aclosing(decoded(events, MetadataOffset(0))) as decoded_events,
+        ):
+            async for event in decoded_events:
+                if isinstance(event, SnapshotLoaded):
+                    image = event.image
+                    _require_at_or_before(image, offset)
+                    continue
+                for run in runs_of([one for one in event.transactions if one[0] <= offset]):
+                    image = apply_run(image, run).image
+                    await asyncio.sleep(0)
+                if event.applied_offset >= offset:
+                    return image
+        raise QuorumUnavailable("the voter that was read from has ended the watch")
+
     async def changes(
         self, start: MetadataOffset, end: MetadataOffset, kinds: Kinds
     ) -> AsyncGenerator[MetadataChanges, None]:
@@ -137,6 +163,13 @@ class MetadataHistory:
                     self._kept.put(reading.state)
                     return
         raise QuorumUnavailable("the voter that was read from has ended the watch")
+
+
+def _require_at_or_before(image: Image, offset: MetadataOffset) -> None:
+    if image.offset > offset:
+        raise OffsetUnavailable(
+            f"offset {offset} is not kept: the oldest state is that of {image.offset}"
+        )
 
 
 async def _watched(quorum: QuorumView, request: WatchRequest) -> AsyncGenerator[WatchEvent, None]:

@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final, NamedTuple
 
+from quorate.broker.assembly.console_stage import ConsoleStage, open_console
 from quorate.broker.assembly.kafka_listeners import ListenError, address_taken, open_kafka_listeners
 from quorate.broker.assembly.services import BrokerServices
 from quorate.broker.assembly.shared_parts import SharedParts
@@ -68,6 +69,8 @@ async def open_listeners(
     clients = environment.client_listener(VerifiedPasswords(credentials.passwords, logins))
     followers = services.replication_listener()
     services.serve_brokers(brokers.server, followers)
+    console = ConsoleStage(shared, services)
+    console.serve_brokers(brokers.server)
     services.serve_clients(clients.server)
     inter_broker = _bind(brokers, INTER_BROKER_LISTENER.name, inter_broker_endpoint(config))
     if followers is not None:
@@ -76,7 +79,7 @@ async def open_listeners(
     listeners = await open_kafka_listeners(kafka, config, credentials, environment.random_bytes)
     cleanup.push_async_callback(kafka.stop)
     if any(config[key] for key in HTTP_LISTENERS):
-        await _open_http(shared, services, credentials, audit_log, cleanup)
+        await _open_http(shared, services, console, credentials, audit_log, cleanup)
     for server in (brokers.server, clients.server):
         await server.start()
         cleanup.push_async_callback(partial(server.stop, STOP_GRACE_S))
@@ -86,6 +89,7 @@ async def open_listeners(
 async def _open_http(
     shared: SharedParts,
     services: BrokerServices,
+    console: ConsoleStage,
     credentials: CredentialProvider,
     audit_log: KeepAuditEntries,
     cleanup: AsyncExitStack,
@@ -98,6 +102,7 @@ async def _open_http(
     if shared.config[REGISTRY_LISTENER]:
         routes = services.registry_routes()
         await http.open(REGISTRY_LISTENER, REGISTRY, routes, show=refusal)
+    await open_console(shared, console, http, cleanup)
 
 
 async def _start(followers: ReplicationListener, wanted: Endpoint, cleanup: AsyncExitStack) -> None:

@@ -79,8 +79,8 @@ class BrokerServices:
         """Create the services and add their metrics to those of the broker."""
         self._shared = shared
         self._registry = registry
-        self._replicas = replicas
-        self._coordinators = coordinators
+        self.replicas = replicas
+        self.coordinators = coordinators
         self._configs = ConfigReads(shared.images, shared.live, shared.authorizer)
         self._tokens = TokenDescription(shared.images, shared.token_keys, shared.authorizer)
         self.kafka = self._kafka_services(forwarder)
@@ -98,7 +98,7 @@ class BrokerServices:
         shared = self._shared
         control = BrokerControlService(
             identity=shared.identity,
-            replicas=self._replicas,
+            replicas=self.replicas,
             cache=shared.cache,
             images=shared.images,
             fence=ControlFence(),
@@ -106,9 +106,9 @@ class BrokerServices:
         add_broker_control_to_server(server, control)
         add_admin_to_server(server, self._admin)
         add_controller_duty_to_server(server, BrokerToControllerService(shared.active_controller))
-        add_replication_to_server(server, self._replicas, followers)
+        add_replication_to_server(server, self.replicas, followers)
         transactions = TransactionsService(
-            self._replicas, shared.images, self._coordinators.transactions
+            self.replicas, shared.images, self.coordinators.transactions
         )
         add_transactions_to_server(server, transactions)
         registry = SchemaRegistryService(self._registry, shared.authorizer)
@@ -123,7 +123,7 @@ class BrokerServices:
 
     def replication_listener(self) -> ReplicationListener | None:
         """Return the listener of framed streams, not started, or None if there is none."""
-        return self._shared.environment.replication_listener(self._replicas.table)
+        return self._shared.environment.replication_listener(self.replicas.table)
 
     def serve_clients(self, server: grpc.aio.Server) -> None:
         """Serve the requests of clients over gRPC."""
@@ -134,7 +134,7 @@ class BrokerServices:
         add_metadata_view_to_server(server, shared.quorum, shared.images, rights)
         add_range_read_to_server(
             server,
-            self._replicas,
+            self.replicas,
             shared.cache,
             rights,
             shared.limits.max_batch_bytes,
@@ -142,7 +142,7 @@ class BrokerServices:
             self._read_pace,
         )
         add_range_write_to_server(
-            server, self._replicas, self.kafka.producer_ids, rights, self._write_pace
+            server, self.replicas, self.kafka.producer_ids, rights, self._write_pace
         )
         groups_pb2_grpc.add_GroupOffsetsServicer_to_server(self._group_offsets(), server)
 
@@ -157,7 +157,7 @@ class BrokerServices:
         return StreamPace(lambda: quotas.limits_of(user, "").produced, quotas.now_ms)
 
     def _kafka_services(self, forwarder: ControllerForwarder) -> KafkaServices:
-        shared, coordinators = self._shared, self._coordinators
+        shared, coordinators = self._shared, self.coordinators
         environment = shared.environment
         memory = ClientMemory.of(shared.config)
         window = QuotaWindow(
@@ -174,7 +174,7 @@ class BrokerServices:
             config=shared.live,
             broker_id=shared.identity.broker_id,
             cluster_id=shared.quorum.cluster_id,
-            replicas=self._replicas,
+            replicas=self.replicas,
             metadata=shared.cache,
             forwarder=forwarder,
             producer_ids=coordinators.producer_ids,
@@ -214,7 +214,7 @@ class BrokerServices:
             quorum=shared.quorum,
             controller=shared.active_controller,
             min_insync_replicas=shared.limits.min_insync_replicas,
-            broker_alerts=self._alerts,
+            broker_alerts=self.alerts,
             authorizer=shared.authorizer,
             reads={
                 **AdminReads(
@@ -226,8 +226,8 @@ class BrokerServices:
                     self.kafka.turns,
                 ).methods(),
                 **TransactionAdmin(
-                    self._coordinators.transactions,
-                    self._replicas,
+                    self.coordinators.transactions,
+                    self.replicas,
                     shared.authorizer,
                     wall_clock_ms,
                 ).methods(),
@@ -249,19 +249,19 @@ class BrokerServices:
             return await topics.create_if_missing(self.kafka, context, GROUPS)
 
         return GroupOffsetsService(
-            ExternalCommits(self._coordinators.groups, self._shared.environment.wall_clock_ms),
+            ExternalCommits(self.coordinators.groups, self._shared.environment.wall_clock_ms),
             self._shared.cache,
             self._shared.authorizer.rights_of_caller,
             create_if_missing,
         )
 
-    def _alerts(self) -> list[str]:
+    def alerts(self) -> list[str]:
         """Return what an operator should look at on this broker."""
         return [*self._silence_of_the_quorum(), *self._stray_logs()]
 
     def _stray_logs(self) -> list[str]:
         """Return an alert while there are logs here that the quorum does not know (rule 7)."""
-        strays = self._replicas.strays()
+        strays = self.replicas.strays()
         if not strays:
             return []
         return [

@@ -24,6 +24,24 @@ REGISTRY_LISTENER: Final = ConfigKey(
     "0 means any free port. https has the certificate of ssl.keystore.location. If empty, this "
     "broker does not serve it.",
 )
+CONSOLE_LISTENER: Final = ConfigKey(
+    name="console.listener",
+    type=str,
+    default="",
+    doc="http://host:port or https://host:port, where this broker serves the console, a web page "
+    "of the cluster. https has the certificate of ssl.keystore.location, and http.authentication "
+    "says how people log in. Without it, everybody who reaches the address is ANONYMOUS. If empty, "
+    "this broker serves no console.",
+)
+CONSOLE_ALLOWED_HOSTS: Final = ConfigKey(
+    name="console.allowed.hosts",
+    type=str,
+    default="",
+    is_list=True,
+    doc="The host names under which browsers may open the console, beside localhost, addresses and "
+    "the host of console.listener. Requests under other names are refused, because a name that "
+    "others control may lead here.",
+)
 HTTP_AUTHENTICATION: Final = ConfigKey(
     name="http.authentication",
     type=str,
@@ -44,7 +62,7 @@ HTTP_MAX_CONNECTIONS: Final = ConfigKey(
     "max.connections.per.ip holds for each HTTP listener, too.",
 )
 
-HTTP_LISTENERS: Final = (REGISTRY_LISTENER,)
+HTTP_LISTENERS: Final = (REGISTRY_LISTENER, CONSOLE_LISTENER)
 
 
 class HttpAddress(NamedTuple):

@@ -1,7 +1,7 @@
 """The replica manager: the one front for everything that touches this broker's partitions."""
 
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -333,9 +333,10 @@ class ReplicaManager(LogManagerListener):
         """Delete what lies below an offset, here and on the ISR."""
         return await self._deleter.delete(wants, timeout_ms)
 
-    def log_sizes(self) -> Iterator[LogSize]:
-        """Return the size of every log that this broker holds."""
-        for hosted in self.table:
+    def log_sizes(self, wanted: Iterable[TopicPartition] | None = None) -> Iterator[LogSize]:
+        """Return the size of every log that this broker holds, or of those that are wanted."""
+        named = None if wanted is None else map(self.table.named, wanted)
+        for hosted in self.table if named is None else filter(None, named):
             behind = hosted.replica.high_watermark - hosted.log.log_end_offset
             yield LogSize(hosted.tp, hosted.log.size_bytes, max(0, behind))
 

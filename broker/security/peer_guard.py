@@ -34,6 +34,9 @@ _SENDER: Final[Mapping[str, Callable[[Any], int] | None]] = {
     "/quorate.v1.Transactions/WriteMarkers": lambda request: request.broker_id,
     "/quorate.v1.Transactions/VerifyPartitions": lambda request: request.broker_id,
     "/quorate.v1.SchemaRegistry/Call": lambda request: request.context.forwarded_by,
+    "/quorate.v1.ConsolePeers/CarryOut": lambda request: request.broker_id,
+    "/quorate.v1.ConsolePeers/ReadFigures": lambda request: request.broker_id,
+    "/quorate.v1.ConsolePeers/ReadAuditLog": lambda request: request.broker_id,
     "/quorate.v1.Replication/Fetch": None,  # Each frame does; the fetch session checks it.
     "/quorate.v1.Admin/ClusterStatus": None,
 }

@@ -15,10 +15,16 @@ from pathlib import Path
 from typing import Final, Literal
 
 from quorate.broker.config.grpc_listeners import GRPC_LISTENER, INTER_BROKER_LISTENER
-from quorate.broker.config.http_listeners import REGISTRY_LISTENER
+from quorate.broker.config.http_listeners import (
+    BASIC,
+    CONSOLE_LISTENER,
+    HTTP_AUTHENTICATION,
+    REGISTRY_LISTENER,
+)
 from quorate.broker.config.listeners import LISTENERS
 from quorate.broker.config.log import LOG_DIR
 from quorate.broker.config.node import BROKER_ID, BROKER_RACK, QUORUM_BOOTSTRAP_SERVERS
+from quorate.broker.config.security import LISTENER_SECURITY_PROTOCOL_MAP
 from quorate.cluster.cluster_ports import HOST, PortReservation
 from quorate.cluster.hosts import rack_of, refuse_uneven_hosts
 from quorate.cluster.http_ports import FIRST_PORT, with_own_ports
@@ -96,6 +102,8 @@ class Node:
         else:
             voter = self._voter()
             ports = {"Raft": voter.raft.port, "gRPC": voter.grpc.port}
+        if self.console_url:
+            ports["console"] = _port(self.console_url)
         if self.metrics_address:
             ports["metrics"] = _port(self.metrics_address)
         if self.registry_url:
@@ -111,6 +119,11 @@ class Node:
     def rack(self) -> str:
         """Return the rack of a broker; empty if it has none."""
         return str(self.config.get(BROKER_RACK.name, ""))
+
+    @property
+    def console_url(self) -> str:
+        """Return the URL of a broker's console; empty if it serves none."""
+        return str(self.config.get(CONSOLE_LISTENER.name, ""))
 
     @property
     def metrics_address(self) -> str:
@@ -138,12 +151,14 @@ def plan_cluster(
     cluster_id: str,
     brokers_per_host: int | None = None,
     first_broker_id: int = FIRST_BROKER_ID,
+    has_console: bool = False,
 ) -> list[Node]:
     """Return the nodes of a new cluster in ``folder``, voters first. Nothing is written.
 
     ``port`` is the Kafka port of the first broker, whose id is ``first_broker_id``; the others use
     the next ports and ids. Port 0 means any free ports. With ``brokers_per_host``, so many brokers
-    after each other are in one rack, which stands for a host; without it no broker has a rack.
+    after each other are in one rack, which stands for a host; without it no broker has a rack. With
+    ``has_console``, each broker serves the console.
 
     Raises:
         LocalClusterError: a port is taken, or the brokers do not make whole hosts.
@@ -177,6 +192,7 @@ def plan_cluster(
             )
             for _ in range(brokers)
         ]
+        console_ports = [internal() if has_console else 0 for _ in range(brokers)]
     voter_list = ",".join(
         f"{voter}@{HOST}:{raft}/{grpc}" for voter, (raft, grpc) in enumerate(voter_ports, 1)
     )
@@ -196,7 +212,14 @@ def plan_cluster(
                 None if brokers_per_host is None else rack_of(index, brokers_per_host),
             )
             for index, ports in enumerate(
-                zip(kafka_ports, grpc_ports, broker_ports, broker_metrics, strict=True)
+                zip(
+                    kafka_ports,
+                    grpc_ports,
+                    broker_ports,
+                    broker_metrics,
+                    console_ports,
+                    strict=True,
+                )
             )
         ),
     ]
@@ -220,16 +243,17 @@ def _voter_node(
 def _broker_node(
     folder: Path,
     broker: int,
-    ports: tuple[int, int, int, int],
+    ports: tuple[int, int, int, int, int],
     bootstrap: str,
     settings: Mapping[str, object],
     rack: str | None,
 ) -> Node:
     """Return the node of a broker.
 
-    ``ports`` are for Kafka clients, for clients over gRPC, for brokers, and for metrics.
+    ``ports`` are for Kafka clients, for clients over gRPC, for brokers, for metrics, and for the
+    console, or 0.
     """
-    kafka_port, grpc_port, broker_port, metrics_port = ports
+    kafka_port, grpc_port, broker_port, metrics_port, console_port = ports
     config = {
         BROKER_ID.name: broker,
         LOG_DIR.name: str(folder / f"broker-{broker}"),
@@ -238,11 +262,24 @@ def _broker_node(
         GRPC_LISTENER.name: f"{HOST}:{grpc_port}",
         INTER_BROKER_LISTENER.name: f"{HOST}:{broker_port}",
         METRICS_LISTENER.name: f"{HOST}:{metrics_port}",
+        **_console(console_port, settings),
         **({} if rack is None else {BROKER_RACK.name: rack}),
         **_security(BROKER_SECURITY, folder, Role.BROKER, broker),
         **settings,
     }
     return Node("broker", broker, config, folder)
+
+
+def _console(port: int, settings: Mapping[str, object]) -> dict[str, object]:
+    """Return the keys of a broker's console, or none if ``port`` is 0.
+
+    Where Kafka clients have to log in, people at the console have to, too.
+    """
+    if not port:
+        return {}
+    has_login = LISTENER_SECURITY_PROTOCOL_MAP.name in settings
+    login = {HTTP_AUTHENTICATION.name: BASIC} if has_login else {}
+    return {CONSOLE_LISTENER.name: f"http://{HOST}:{port}", **login}
 
 
 def _security(keys: SecurityKeys, folder: Path, role: Role, node_id: int) -> dict[str, object]:

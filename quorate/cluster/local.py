@@ -38,7 +38,7 @@ from quorate.cluster.processes import (
 )
 from quorate.cluster.readiness import Readiness
 from quorate.cluster.settings import Settings
-from quorate.cluster.state import read_pids, remove_state, write_state
+from quorate.cluster.state import console_of, read_pids, remove_state, write_state
 from quorate.common.files.private_files import (
     FILE_MODE,
     describe_narrowed,
@@ -93,12 +93,13 @@ class LocalCluster:
         spawner: Spawner = spawn,
         brokers_per_host: int | None = None,
         first_broker_id: int = FIRST_BROKER_ID,
+        has_console: bool = False,
     ) -> Self:
         """Create a new cluster in an empty folder; write its configuration and its certificates.
 
         With ``attached``, the processes stop when this process ends, however it ends.
         With ``brokers_per_host``, racks stand for hosts of so many brokers. Brokers are numbered
-        from ``first_broker_id`` on.
+        from ``first_broker_id`` on. With ``has_console``, each broker serves the console.
 
         Raises:
             LocalClusterError: a port is taken, the brokers do not make whole hosts, or the folder
@@ -115,6 +116,7 @@ class LocalCluster:
             cluster_id=secrets.token_urlsafe(16),
             brokers_per_host=brokers_per_host,
             first_broker_id=first_broker_id,
+            has_console=has_console,
         )
         if brokers_per_host is not None:
             warning = shared_hosts_warning(brokers, brokers_per_host, settings.broker)
@@ -144,6 +146,11 @@ class LocalCluster:
     def brokers_per_host(self) -> int | None:
         """Return how many brokers are in one rack, or None if they have no racks."""
         return brokers_per_host_in([node.rack for node in self.brokers])
+
+    @property
+    def console_url(self) -> str:
+        """Return the URL of the console at the first broker that has one; empty if none has."""
+        return console_of(self.brokers)
 
     @property
     def bootstrap(self) -> str:

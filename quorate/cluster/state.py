@@ -5,9 +5,10 @@ metrics, for Prometheus' ``file_sd_configs``.
 
 {"bootstrap": "h:p,h:p", "quorum": [{"id", "pid", "address", "metrics"}],
  "brokers": [{"id", "pid", "kafka", "grpc", "metrics", "log_dir"}],
- "registry": "http://h:p,http://h:p"}
+ "registry": "http://h:p,http://h:p", "console": "http://h:p"}
 
-"registry" has the URLs of the schema registry, and is missing where no broker serves it.
+"registry" has the URLs of the schema registry, and is missing where no broker serves it. "console"
+is missing likewise, and brokers that serve the console have its URL beside the others.
 """
 
 import json
@@ -19,7 +20,7 @@ from quorate.broker.config.log import LOG_DIR
 from quorate.cluster.layout import Node, NodeKind, write_atomically
 from quorate.cluster.state_file import STATE_NAME, read_state
 
-__all__ = ["STATE_NAME", "read_pids", "remove_state", "write_state"]
+__all__ = ["STATE_NAME", "console_of", "read_pids", "remove_state", "write_state"]
 
 TARGETS_NAME: Final = "prometheus.json"
 _LISTS: Final[Mapping[NodeKind, str]] = {"quorum": "quorum", "broker": "brokers"}
@@ -52,10 +53,12 @@ def write_state(
                 "grpc": node.grpc_address,
                 "metrics": node.metrics_address,
                 "log_dir": node.config[LOG_DIR.name],
+                **_console([node]),
             }
             for node in brokers
         ],
         **({"registry": registry} if registry else {}),
+        **_console(brokers),
     }
     targets = [
         {"targets": [node.metrics_address], "labels": {"kind": node.kind, "id": str(node.id)}}
@@ -64,6 +67,16 @@ def write_state(
     ]
     write_atomically(folder / TARGETS_NAME, json.dumps(targets, indent=2) + "\n")
     write_atomically(folder / STATE_NAME, json.dumps(state, indent=2) + "\n")
+
+
+def console_of(brokers: Sequence[Node]) -> str:
+    """Return the URL of the first console of these brokers; empty if there is none."""
+    return next((node.console_url for node in brokers if node.console_url), "")
+
+
+def _console(brokers: Sequence[Node]) -> dict[str, str]:
+    url = console_of(brokers)
+    return {"console": url} if url else {}
 
 
 def read_pids(folder: Path) -> dict[tuple[NodeKind, int], int]:

@@ -56,6 +56,10 @@ class RunningCluster:
         """Return the Kafka address of one broker, as host:port."""
         return self._cluster.node("broker", broker_id).kafka_address
 
+    def console_url(self, broker_id: int) -> str:
+        """Return the URL of the console of one broker; empty if it serves none."""
+        return self._cluster.node("broker", broker_id).console_url
+
     def broker_grpc_address(self, broker_id: int) -> str:
         """Return the gRPC address of one broker, as host:port."""
         return self._cluster.node("broker", broker_id).grpc_address
@@ -232,6 +236,7 @@ def running_cluster(
     forked: bool = True,
     brokers_per_host: int | None = None,
     first_broker_id: int = FIRST_BROKER_ID,
+    has_console: bool = False,
     **more_config: object,
 ) -> Iterator[RunningCluster]:
     """Run a cluster on free ports, complete when it is given out, and removed without a trace
@@ -247,7 +252,8 @@ def running_cluster(
     needs that, and whoever measures their memory or their start.
 
     With ``brokers_per_host``, the first N brokers are in one rack, the next N in another, and so
-    on, as if each rack was a host. Brokers are numbered from ``first_broker_id`` on.
+    on, as if each rack was a host. Brokers are numbered from ``first_broker_id`` on. With
+    ``has_console``, they serve the console.
 
     Raises:
         ConfigError: a key is unknown or a value wrong.
@@ -269,6 +275,7 @@ def running_cluster(
             spawner=spawn_forked if forked else spawn,
             brokers_per_host=brokers_per_host,
             first_broker_id=first_broker_id,
+            has_console=has_console,
         )
         cluster.start(timeout_ms=timeout_ms)
         yield RunningCluster(cluster)

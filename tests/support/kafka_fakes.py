@@ -318,10 +318,11 @@ class FakeReplicas(ReplicaManager):
     def storage_is_troubled(self) -> bool:
         return self.is_troubled
 
-    def log_sizes(self) -> Iterator[LogSize]:
+    def log_sizes(self, wanted: Iterable[TopicPartition] | None = None) -> Iterator[LogSize]:
         return iter(
-            LogSize(tp, sum(len(batch.data) for batch in log.batches), 0)
-            for tp, log in self.logs.items()
+            LogSize(tp, sum(len(batch.data) for batch in self.logs[tp].batches), 0)
+            for tp in (self.logs if wanted is None else wanted)
+            if tp in self.logs
         )
 
     def offset_for_leader_epoch(

@@ -3,7 +3,7 @@ broker."""
 
 import asyncio
 import shutil
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -65,11 +65,8 @@ async def describe_log_dirs(
     code = errors_pb2.KAFKA_STORAGE_ERROR if troubled else errors_pb2.NONE
     folder = _folder(services)
     wanted = _wanted(request["topics"])
-    sizes = [
-        one
-        async for one in services.turns.through(tuple(services.replicas.log_sizes()))
-        if wanted is None or one.tp.partition in wanted.get(one.tp.topic, ())
-    ]
+    found = services.replicas.log_sizes(wanted)
+    sizes = [one async for one in services.turns.through(tuple(found) if wanted is None else found)]
     await AnswerPrice(services, context).add(len(sizes))
     total_bytes, usable_bytes = _UNKNOWN, _UNKNOWN
     try:
@@ -93,11 +90,12 @@ def _folder(services: KafkaServices) -> Path:
     return Path(services.config[LOG_DIR]).absolute()
 
 
-def _wanted(topics: Iterable[Message] | None) -> dict[str, Collection[int]] | None:
-    """Return the requested partitions by topic, or None if all are requested."""
+def _wanted(topics: Iterable[Message] | None) -> list[TopicPartition] | None:
+    """Return the requested partitions, each once, or None if all are requested."""
     if topics is None:
         return None
-    return {topic["topic"]: frozenset(topic["partitions"]) for topic in topics}
+    named = (TopicPartition(topic["topic"], one) for topic in topics for one in topic["partitions"])
+    return list(dict.fromkeys(named))
 
 
 async def _topics(services: KafkaServices, sizes: Iterable[LogSize]) -> list[Message]:

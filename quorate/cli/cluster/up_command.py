@@ -169,6 +169,7 @@ def _cluster(data: Path, shape: Shape, settings: "Settings", *, attached: bool) 
             first_broker_id=FIRST_BROKER_ID
             if shape.first_broker_id is None
             else shape.first_broker_id,
+            has_console=True,
         )
     _refuse_other_shape(found, data, shape)
     if settings.quorum or settings.broker:
@@ -208,6 +209,8 @@ def _report(
         print_json(read_state(cluster.folder))
         return
     echo(f"up in {seconds:.1f} s. Kafka clients connect to {cluster.bootstrap}")
+    if cluster.console_url:
+        echo(f"the console: {cluster.console_url}")
     echo(f"stop it with: quorate down --data {data}" if detach else "Ctrl-C stops it.")
 
 

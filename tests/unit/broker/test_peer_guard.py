@@ -15,7 +15,13 @@ from quorate.common.grpc_support.checked_calls import CheckedCalls
 from quorate.common.tls.identity import Principal, Role, broker_of, node_name, role_name
 from quorate.common.types import BrokerId, ControllerEpoch, MetadataOffset, SessionId
 from quorate.metadata_log.image import Changes, ControllerState, Image
-from quorate_proto.v1 import admin_pb2, control_pb2, replication_pb2, transactions_pb2
+from quorate_proto.v1 import (
+    admin_pb2,
+    console_pb2,
+    control_pb2,
+    replication_pb2,
+    transactions_pb2,
+)
 from tests.support.followers import ShownImage
 
 SENDERS: dict[str, tuple[Any, Any]] = {
@@ -63,6 +69,18 @@ SENDERS: dict[str, tuple[Any, Any]] = {
         transactions_pb2.VerifyPartitionsRequest(broker_id=2),
         transactions_pb2.VerifyPartitionsRequest(broker_id=3),
     ),
+    "CarryOut": (
+        console_pb2.CarryOutRequest(broker_id=2),
+        console_pb2.CarryOutRequest(broker_id=3),
+    ),
+    "ReadFigures": (
+        console_pb2.FiguresRequest(broker_id=2),
+        console_pb2.FiguresRequest(broker_id=3),
+    ),
+    "ReadAuditLog": (
+        console_pb2.AuditLogRequest(broker_id=2),
+        console_pb2.AuditLogRequest(broker_id=3),
+    ),
     "AllocateProducerIds": (
         admin_pb2.AllocateProducerIdsRequest(
             broker_id=2, context=admin_pb2.RequestContext(forwarded_by=2)
@@ -79,6 +97,7 @@ BROKER_SERVICES = [
     control_pb2.DESCRIPTOR.services_by_name["ControllerDuty"],
     replication_pb2.DESCRIPTOR.services_by_name["Replication"],
     transactions_pb2.DESCRIPTOR.services_by_name["Transactions"],
+    console_pb2.DESCRIPTOR.services_by_name["ConsolePeers"],
 ]
 
 

@@ -198,6 +198,39 @@ def test_cluster_json_has_the_shape_that_scripts_read(tmp_path: Path) -> None:
     assert not (tmp_path / "prometheus.json").exists()
 
 
+def test_cluster_json_names_the_console(tmp_path: Path) -> None:
+    nodes = plan_cluster(
+        tmp_path,
+        voters=1,
+        brokers=2,
+        port=0,
+        settings=Settings(),
+        cluster_id="c",
+        has_console=True,
+    )
+    first, second = (node.console_url for node in nodes if node.kind == "broker")
+    assert first.startswith("http://127.0.0.1:")
+    write_state(tmp_path, nodes, {("broker", 1): 21, ("broker", 2): 22})
+    state = json.loads((tmp_path / "cluster.json").read_text())
+    assert state["console"] == first
+    assert [broker["console"] for broker in state["brokers"]] == [first, second]
+    assert "http.authentication" not in nodes[1].config
+
+
+def test_people_log_in_to_the_console_where_clients_have_to(tmp_path: Path) -> None:
+    key = "listener.security.protocol.map"
+    nodes = plan_cluster(
+        tmp_path,
+        voters=1,
+        brokers=1,
+        port=0,
+        settings=Settings(broker={key: "PLAINTEXT:SASL_PLAINTEXT"}),
+        cluster_id="c",
+        has_console=True,
+    )
+    assert nodes[1].config["http.authentication"] == "BASIC"
+
+
 def test_a_broken_cluster_json_is_named(tmp_path: Path) -> None:
     (tmp_path / "cluster.json").write_text("{")
     with pytest.raises(LocalClusterError, match=r"cluster\.json"):

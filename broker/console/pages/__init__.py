@@ -1,0 +1,1 @@
+"""The pages of the console: what each asks the cluster for, and how it is shown."""
