@@ -57,3 +57,15 @@ class RecordTooLarge(QuorateSourceError, ValueError):
 
 class WriteRefused(QuorateSourceError):
     """The cluster refuses a write; the message names topic, partition and reason."""
+
+
+class ValueSchemaError(QuorateSourceError, ValueError):
+    """A schema of keys or values cannot be used; the message says why."""
+
+
+class UndecodableValue(QuorateSourceError, ValueError):
+    """A key or value does not fit its schema; the message names topic, partition and offset."""
+
+
+class RegistryUnavailable(QuorateSourceError, ConnectionError):
+    """The schema registry gave no answer within the retries, or refused; the message says which."""

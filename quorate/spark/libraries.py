@@ -15,6 +15,8 @@ PYSPARK_SERIES: Final = "4.3"
 """The only supported minor release. The interfaces of writers and streams in Python change between
 minor releases, and so do the bugs that `quorate.spark.source` works around."""
 NEEDED: Final = ("pyspark", "pyarrow", "numba", "numpy")
+NEEDED_FOR_SCHEMAS: Final = ("ptars", "pyruhvro")
+"""What decodes and encodes columns by a schema. It is imported where it is used."""
 ADVICE: Final = "`pip install 'quorate[spark]'`, on the driver and on every executor"
 
 

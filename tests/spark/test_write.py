@@ -1,5 +1,6 @@
 """What a Spark user sees who writes: rows in a DataFrame, then records in a log of real brokers."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -12,6 +13,8 @@ from pyspark.sql import functions as F
 
 from quorate.client.results import NewTopic
 from quorate.testing import RunningCluster, running_cluster
+from tests.support.avro_records import field, record
+from tests.support.stub_registry import StubRegistry
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -143,3 +146,26 @@ def test_a_failure_of_a_task_says_why(spark: SparkSession, cluster: RunningClust
     rows = spark.range(1).selectExpr("'v' value", "7 partition")
     with pytest.raises(PythonException, match="partition 7 of topic two, which has partitions 0"):
         write(rows, cluster, topic="two")
+
+
+def test_struct_columns_are_written_by_a_schema(
+    spark: SparkSession, cluster: RunningCluster
+) -> None:
+    """The schema is registered, and the records are read by it."""
+    create(cluster, "typed", 2)
+    schema = json.dumps(record(field("id", "long"), field("note", ["null", "string"])))
+    with StubRegistry() as registry:
+        typed = {
+            "keyFormat": "string",
+            "valueFormat": "avro",
+            "schema.registry.url": registry.url,
+        }
+        rows = spark.range(50).selectExpr(
+            "CAST(id AS string) AS key",
+            "IF(id = 5, NULL, struct(id, IF(id % 2 = 0, concat('n', id), NULL) AS note)) AS value",
+        )
+        write(rows, cluster, topic="typed", valueSchema=schema, **typed)
+        assert registry.subjects == {"typed-value": [1]}
+        reader = spark.read.format("quorate").option("kafka.bootstrap.servers", cluster.bootstrap)
+        found = reader.options(**typed).load("typed").select("key", "value").collect()
+    assert sorted(map(repr, found)) == sorted(map(repr, rows.collect()))

@@ -63,6 +63,7 @@ _INT32S: Final = KernelArgument.INT32S
 _INT64S: Final = KernelArgument.INT64S
 
 _SOURCE: Final = "quorate.spark.decoding.record_decoder"
+_VARINT: Final = "quorate.spark.kernels.zigzag_varint"
 
 SCAN_BATCHES: Final = KernelDeclaration(
     _SOURCE,
@@ -72,7 +73,7 @@ SCAN_BATCHES: Final = KernelDeclaration(
         _INT64S, _INT,  # table, its rows
         _INT64S,  # report
     ),
-    sources=(__name__,),
+    sources=(__name__, _VARINT),
 )  # fmt: skip
 DECODE_RECORDS: Final = KernelDeclaration(
     _SOURCE,
@@ -86,7 +87,7 @@ DECODE_RECORDS: Final = KernelDeclaration(
         _INT64S, _INT64S,  # where headers begin and end
         _INT64S,  # report
     ),
-    sources=(__name__,),
+    sources=(__name__, _VARINT),
 )  # fmt: skip
 DECODE_HEADERS: Final = KernelDeclaration(
     _SOURCE,
@@ -98,6 +99,6 @@ DECODE_HEADERS: Final = KernelDeclaration(
         _INT32S, _BYTES, _BYTES,  # values: ends, bytes, validity
         _INT64S,  # report
     ),
-    sources=(__name__,),
+    sources=(__name__, _VARINT),
 )  # fmt: skip
 EVERY_KERNEL: Final = (SCAN_BATCHES, DECODE_RECORDS, DECODE_HEADERS)

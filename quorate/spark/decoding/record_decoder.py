@@ -16,7 +16,6 @@ Arrays are bare pointers here (`quorate.spark.kernels`), so only this code knows
 """
 
 import numpy as np
-from numba.core import types
 
 from quorate.spark.decoding.decoding_kernels import (
     ATTRIBUTES,
@@ -69,6 +68,7 @@ from quorate.spark.kernels.kernel_compiler import (
     kernel,
     kernel_part,
 )
+from quorate.spark.kernels.zigzag_varint import zigzag_varint
 
 MICROSECONDS_PER_MS = 1000
 TIMESTAMP_MS_MAX = (1 << 63) // 1000 - 1
@@ -76,8 +76,6 @@ TIMESTAMP_MS_MAX = (1 << 63) // 1000 - 1
 MAGIC = 2
 BASE_OFFSET_MAX = (1 << 63) - (1 << 32)
 """The largest base offset to which any delta can be added within 64 bits."""
-
-_INT_PAIR = types.UniTuple(INT, 2)  # type: ignore[no-untyped-call]
 
 
 @kernel_part(INT(BYTES, INT, INT))
@@ -87,36 +85,6 @@ def _big_endian(body: UInt8s, at: Integer, size: Integer) -> Integer:
     for index in range(1, size):
         number = number << 8 | np.int64(body[at + index])
     return number
-
-
-@kernel_part(_INT_PAIR(BYTES, INT, INT))
-def _varint(body: UInt8s, at: Integer, end: Integer) -> tuple[Integer, Integer]:
-    """Return the value of a zigzag varint in body[at:end], and the position behind it.
-
-    The position is -1 if the varint is malformed.
-    """
-    if at >= end:
-        return np.int64(0), np.int64(-1)
-    byte = np.int64(body[at])
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), at + 1
-    raw = byte & 0x7F
-    if at + 1 < end:
-        byte = np.int64(body[at + 1])
-        if byte < 0x80:
-            raw |= byte << 7
-            return (raw >> 1) ^ -(raw & 1), at + 2
-    at += 1
-    shift = 7
-    while at < end and shift < 64:
-        byte = np.int64(body[at])
-        at += 1
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            # This is a logical shift: bit 63 of a ten-byte varint is data, not a sign.
-            return ((raw >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(raw & 1), at
-        shift += 7
-    return np.int64(0), np.int64(-1)
 
 
 @kernel(SCAN_BATCHES)
@@ -206,14 +174,14 @@ def decode_records(  # noqa: C901
         past_end = False
         for record in range(table[cell + COUNT]):
             report[FAILED_RECORD] = record
-            length, at = _varint(body, at, batch_end)
+            length, at = zigzag_varint(body, at, batch_end)
             if at < 0 or length < 1 or length > batch_end - at:
                 return BAD_LENGTH
             record_end = at + length
-            timestamp_delta, at = _varint(body, at + 1, record_end)
+            timestamp_delta, at = zigzag_varint(body, at + 1, record_end)
             if at < 0:
                 return BAD_DELTA
-            delta, at = _varint(body, at, record_end)
+            delta, at = zigzag_varint(body, at, record_end)
             if at < 0 or delta <= previous_delta or delta > last_delta:
                 return BAD_DELTA
             previous_delta = delta
@@ -225,7 +193,7 @@ def decode_records(  # noqa: C901
                 past_end = True
                 break
             if want_payload:
-                size, at = _varint(body, at, record_end)
+                size, at = zigzag_varint(body, at, record_end)
                 if at < 0 or size < -1 or size > record_end - at:
                     return BAD_KEY
                 if wanted & KEY:
@@ -237,7 +205,7 @@ def decode_records(  # noqa: C901
                         report[KEY_NULLS] += 1
                     key_ends[row + 1] = key_at
                 at += max(size, 0)
-                size, at = _varint(body, at, record_end)
+                size, at = zigzag_varint(body, at, record_end)
                 if at < 0 or size < -1 or size > record_end - at:
                     return BAD_VALUE
                 if wanted & VALUE:
@@ -252,7 +220,7 @@ def decode_records(  # noqa: C901
             if wanted & HEADERS:
                 headers_begin[row] = at
                 headers_end[row] = record_end
-                count, at = _varint(body, at, record_end)
+                count, at = zigzag_varint(body, at, record_end)
                 # A header has at least two bytes: the lengths of its key and of its value.
                 if at < 0 or count < 0 or count * 2 > record_end - at:
                     return BAD_HEADERS
@@ -298,17 +266,17 @@ def decode_headers(
     for row in range(rows):
         report[FAILED_RECORD] = row
         end = headers_end[row]
-        count, at = _varint(body, headers_begin[row], end)
+        count, at = zigzag_varint(body, headers_begin[row], end)
         row_valid[row] = count > 0
         for _ in range(count):
-            size, at = _varint(body, at, end)
+            size, at = zigzag_varint(body, at, end)
             if at < 0 or size < 0 or size > end - at:
                 return BAD_HEADER
             copy_bytes(keys, key_at, body, at, size)
             key_at += size
             at += size
             key_ends[header + 1] = key_at
-            size, at = _varint(body, at, end)
+            size, at = zigzag_varint(body, at, end)
             if at < 0 or size < -1 or size > end - at:
                 return BAD_HEADER
             value_valid[header] = size >= 0

@@ -25,18 +25,23 @@ _TYPES: Final = {
     KernelArgument.BYTES: types.CPointer(types.uint8),  # type: ignore[no-untyped-call]
     KernelArgument.INT32S: types.CPointer(types.int32),  # type: ignore[no-untyped-call]
     KernelArgument.INT64S: types.CPointer(types.int64),  # type: ignore[no-untyped-call]
+    KernelArgument.FLOAT32S: types.CPointer(types.float32),  # type: ignore[no-untyped-call]
+    KernelArgument.FLOAT64S: types.CPointer(types.float64),  # type: ignore[no-untyped-call]
     KernelArgument.INT: types.int64,
 }
 _LIBRARY_FUNCTIONS: Final = frozenset({"memcpy", "memmove", "memset"})
 """The only functions that a kernel may call: every process has them from the C library."""
 
 BYTES: Final = _TYPES[KernelArgument.BYTES]
+INT32S: Final = _TYPES[KernelArgument.INT32S]
 INT64S: Final = _TYPES[KernelArgument.INT64S]
 INT: Final = _TYPES[KernelArgument.INT]
 
 UInt8s = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
+Float32s = npt.NDArray[np.float32]
+Float64s = npt.NDArray[np.float64]
 Integer = int | np.int64
 """The types in the signatures of kernels, for readers and mypy. The arguments are bare pointers."""
 

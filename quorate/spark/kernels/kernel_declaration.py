@@ -16,6 +16,8 @@ class KernelArgument(enum.Enum):
     BYTES = "uint8*"
     INT32S = "int32*"
     INT64S = "int64*"
+    FLOAT32S = "float32*"
+    FLOAT64S = "float64*"
     INT = "int64"
 
 

@@ -19,6 +19,8 @@ _C_TYPES: Final = {
     KernelArgument.BYTES: ctypes.c_void_p,
     KernelArgument.INT32S: ctypes.c_void_p,
     KernelArgument.INT64S: ctypes.c_void_p,
+    KernelArgument.FLOAT32S: ctypes.c_void_p,
+    KernelArgument.FLOAT64S: ctypes.c_void_p,
     KernelArgument.INT: ctypes.c_int64,
 }
 

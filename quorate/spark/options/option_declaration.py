@@ -8,6 +8,7 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+from urllib.parse import urlsplit
 
 from quorate.client.bootstrap import parse_servers
 from quorate.common.durations import parse_duration_ms
@@ -131,6 +132,18 @@ def _parse_names(text: str) -> tuple[str, ...]:
     return names
 
 
+def _parse_urls(text: str) -> tuple[str, ...]:
+    urls = tuple(url.strip() for url in text.split(",") if url.strip())
+    if not urls or not all(_is_url(url) for url in urls):
+        raise ValueError
+    return urls
+
+
+def _is_url(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
+
+
 def _parse_servers(text: str) -> str:
     parse_servers(text)
     return text
@@ -139,5 +152,6 @@ def _parse_servers(text: str) -> str:
 SERVERS = option_kind("host:port, or several with commas between", _parse_servers)
 BOOLEAN = option_kind("true or false", _parse_boolean)
 TEXT = option_kind("text", _parse_text)
+URLS = option_kind("http(s)://host:port, or several with commas between", _parse_urls)
 NAMES = option_kind("names, with commas between", _parse_names)
 DURATION = option_kind("a duration such as 500ms, 30s, 10m, 2h or 1d", parse_duration_ms)

@@ -23,6 +23,7 @@ from quorate.spark.options.option_declaration import (
     READ,
     SERVERS,
     TEXT,
+    URLS,
     WRITE,
     AnyOption,
     Option,
@@ -252,6 +253,146 @@ GROUP_ID_PREFIX: Final[Option[str | None]] = Option(
     default=None,
     scopes=frozenset(),
     doc="Has no effect, because the source joins no consumer group.",
+)
+
+# --- typed columns --------------------------------------------------------------------------------
+
+_FORMATS: Final = one_of("binary", "string", "avro", "protobuf", "json")
+VALUE_FORMAT: Final = Option(
+    name="valueFormat",
+    kind=_FORMATS,
+    default="binary",
+    scopes=READ | WRITE,
+    doc="How values are decoded, or encoded by a write. `avro`, `protobuf` and `json` need a "
+    "schema: `valueSchema`, or a registry.",
+)
+KEY_FORMAT: Final = Option(
+    name="keyFormat",
+    kind=_FORMATS,
+    default="binary",
+    scopes=READ | WRITE,
+    doc="The same for keys.",
+)
+VALUE_SCHEMA: Final[Option[str | None]] = Option(
+    name="valueSchema",
+    kind=TEXT,
+    default=None,
+    default_says="the latest of the subject",
+    scopes=READ | WRITE,
+    doc="The schema of values. Avro: JSON. Protobuf: the text of a .proto file, or a "
+    "FileDescriptorSet in base64. JSON: a JSON Schema, or columns as in `id bigint, name string`.",
+)
+KEY_SCHEMA: Final[Option[str | None]] = Option(
+    name="keySchema",
+    kind=TEXT,
+    default=None,
+    default_says="the latest of the subject",
+    scopes=READ | WRITE,
+    doc="The same for keys.",
+)
+VALUE_SUBJECT: Final[Option[str | None]] = Option(
+    name="valueSubject",
+    kind=TEXT,
+    default=None,
+    default_says="`TOPIC-value`",
+    scopes=READ | WRITE,
+    doc="The subject of the registry whose latest schema values have. It must be named where "
+    "several topics are read.",
+)
+KEY_SUBJECT: Final[Option[str | None]] = Option(
+    name="keySubject",
+    kind=TEXT,
+    default=None,
+    default_says="`TOPIC-key`",
+    scopes=READ | WRITE,
+    doc="The same for keys.",
+)
+VALUE_MESSAGE: Final[Option[str | None]] = Option(
+    name="valueMessage",
+    kind=TEXT,
+    default=None,
+    default_says="the first of the schema",
+    scopes=READ | WRITE,
+    doc="The full name of the Protobuf message that values are.",
+)
+KEY_MESSAGE: Final[Option[str | None]] = Option(
+    name="keyMessage",
+    kind=TEXT,
+    default=None,
+    default_says="the first of the schema",
+    scopes=READ | WRITE,
+    doc="The same for keys.",
+)
+VALUE_COLUMNS: Final = Option(
+    name="valueColumns",
+    kind=one_of("struct", "flatten"),
+    default="struct",
+    scopes=READ,
+    doc="`struct`: the fields of the value are in the column `value`. `flatten`: each one is a "
+    "column of its own.",
+)
+VALUE_FIELDS: Final[Option[tuple[str, ...]]] = Option(
+    name="valueFields",
+    kind=NAMES,
+    default=(),
+    default_says="all",
+    scopes=READ,
+    doc="The fields of the value that are decoded, such as `id,amount`.",
+)
+MODE: Final = Option(
+    name="mode",
+    kind=one_of("failfast", "permissive"),
+    default="failfast",
+    scopes=READ,
+    doc="What happens to a key or value that does not fit its schema: `failfast` fails the query; "
+    "`permissive` makes it null, and puts its bytes into the column `_corrupt_value` (or "
+    "`_corrupt_key`).",
+)
+REGISTRY_URL: Final[Option[tuple[str, ...]]] = Option(
+    name="schema.registry.url",
+    kind=URLS,
+    default=(),
+    default_says="none",
+    scopes=READ | WRITE,
+    doc="The schema registry. With it, records of Avro, Protobuf and JSON begin with the id of "
+    "their schema, as Confluent's serializers write them; without it, they have no such prefix.",
+)
+REGISTRY_USER_INFO: Final[Option[str | None]] = Option(
+    name="schema.registry.basic.auth.user.info",
+    kind=TEXT,
+    default=None,
+    scopes=READ | WRITE,
+    doc="`user:password` for the registry.",
+)
+REGISTRY_TOKEN: Final[Option[str | None]] = Option(
+    name="schema.registry.bearer.auth.token",
+    kind=TEXT,
+    default=None,
+    scopes=READ | WRITE,
+    doc="A token for the registry, in place of user and password.",
+)
+REGISTRY_CA: Final[Option[str | None]] = Option(
+    name="schema.registry.ssl.ca.location",
+    kind=TEXT,
+    default=None,
+    default_says="the system's",
+    scopes=READ | WRITE,
+    doc="A PEM file with the authorities that are trusted to name the registry.",
+)
+REGISTRY_CERTIFICATE: Final[Option[str | None]] = Option(
+    name="schema.registry.ssl.certificate.location",
+    kind=TEXT,
+    default=None,
+    scopes=READ | WRITE,
+    doc="A PEM file with the certificate of this client, for a registry that asks for one.",
+)
+REGISTRY_KEY: Final[Option[str | None]] = Option(
+    name="schema.registry.ssl.key.location",
+    kind=TEXT,
+    default=None,
+    default_says="the file of the certificate",
+    scopes=READ | WRITE,
+    doc="A PEM file with the key of this client.",
 )
 
 # --- writing --------------------------------------------------------------------------------------

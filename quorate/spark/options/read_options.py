@@ -207,7 +207,15 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
     Raises:
         OptionError: names the option, its value and what to do.
     """
-    given = GivenOptions(options, Scope.STREAM)
+    return stream_options_of(GivenOptions(options, Scope.STREAM))
+
+
+def stream_options_of(given: GivenOptions) -> StreamOptions:
+    """Check the given options of a streaming query.
+
+    Raises:
+        OptionError: names the option, its value and what to do.
+    """
     limits = MicroBatchLimits(
         at_most=given[MAX_OFFSETS_PER_TRIGGER],
         at_least=given[MIN_OFFSETS_PER_TRIGGER],

@@ -31,6 +31,7 @@ from quorate.spark.reading.range_planning import (
     select_partitions,
     spread_over_leaders,
 )
+from quorate.spark.typed.typed_columns import TypedSelection
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,9 +40,18 @@ if TYPE_CHECKING:
 class QuorateReader(DataSourceReader):
     """Plans on the driver, and reads on the executors. It travels between them by pickle."""
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+    def __init__(
+        self, options: ReadOptions, schema: StructType, typed: TypedSelection | None = None
+    ) -> None:
+        """
+        Args:
+            options: the options of the query.
+            schema: the columns that are read from the log.
+            typed: how its keys and values become typed columns; None if they stay bytes.
+        """
         self._options = options
-        self._schema = schema
+        self._schema = schema if typed is None else typed.raw_schema
+        self._typed = typed
 
     def partitions(self) -> Sequence[InputPartition]:
         """Plan one input partition for each range of offsets that is not empty.
@@ -89,9 +99,21 @@ class QuorateReader(DataSourceReader):
         with options.connection.open() as cluster:
             cluster.refresh([offsets.topic_partition])
             schema = to_arrow_schema(self._schema, timezone="UTC")
-            for batch in RangeReader(cluster, offsets, schema, policy).batches():
+            batches = RangeReader(cluster, offsets, schema, policy).batches()
+            for batch in self._decoded(batches, offsets):
                 with until_closed():
                     yield batch
             # A query with LIMIT that stops before the last row never gets here.
             if part is not None and options.commits is not None:
                 report_range_read(cluster, options.connection, options.commits, part)
+
+    def _decoded(
+        self, batches: "Iterator[pa.RecordBatch]", offsets: OffsetRange
+    ) -> "Iterator[pa.RecordBatch]":
+        """Return the batches with typed columns, if the query has any."""
+        if self._typed is None:
+            return batches
+        from quorate.spark.typed.typed_batches import TypedBatches
+
+        typed = TypedBatches(self._typed, offsets.topic_partition)
+        return map(typed.typed, batches)

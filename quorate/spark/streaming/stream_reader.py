@@ -25,6 +25,7 @@ from quorate.spark.options.read_options import StreamOptions
 from quorate.spark.reading.batch_reader import QuorateReader
 from quorate.spark.streaming.stream_checkpoint import parse_offsets
 from quorate.spark.streaming.stream_planner import StreamPlanner
+from quorate.spark.typed.typed_columns import TypedSelection
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,6 +39,7 @@ class QuorateStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options: StreamOptions,
         schema: StructType,
         monotonic: Callable[[], float] = time.monotonic,
+        typed: TypedSelection | None = None,
     ) -> None:
         self._limits = options.limits
         reading = options.reading
@@ -47,7 +49,7 @@ class QuorateStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             else StreamCommits(reading.connection, reading.commits, monotonic)
         )
         self._planner = StreamPlanner(options, monotonic, commits)
-        self._reader = QuorateReader(options.reading, schema)
+        self._reader = QuorateReader(options.reading, schema, typed)
 
     def initialOffset(self) -> dict[str, Any]:
         """Return the offsets at which a new query begins, by the options ``starting…``."""

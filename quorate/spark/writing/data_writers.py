@@ -10,7 +10,7 @@ be lost.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from quorate.spark.errors import OptionError
+from quorate.spark.typed.value_encoders import ColumnEncoding, find_encodings
 from quorate.spark.writing.write_options import WriteOptions
 
 if TYPE_CHECKING:
@@ -67,12 +68,13 @@ class QuorateWriter(DataSourceArrowWriter):
         """
         if overwrite:
             raise OptionError("a topic cannot be overwritten: write with .mode('append')")
-        check_sink_schema(schema, options.topic)
         self._options = options
+        self._encodings = find_encodings(options.typed, schema)
+        check_sink_schema(schema, options.topic, {one.name for one in self._encodings})
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> QuorateCommitMessage:
         """Write the rows of one task; return when every in-sync replica has them."""
-        return _write(self._options, iterator)
+        return _write(self._options, self._encodings, iterator)
 
     def abort(self, messages: "list[WriterCommitMessage | None]") -> None:
         """Warn that the records of other tasks stay in the log."""
@@ -88,22 +90,31 @@ class QuorateStreamWriter(DataSourceStreamArrowWriter):
         Raises:
             SchemaError: rows of this schema cannot be written.
         """
-        check_sink_schema(schema, options.topic)
         self._options = options
+        self._encodings = find_encodings(options.typed, schema)
+        check_sink_schema(schema, options.topic, {one.name for one in self._encodings})
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> QuorateCommitMessage:
         """Write the rows of one task; return when every in-sync replica has them."""
-        return _write(self._options, iterator)
+        return _write(self._options, self._encodings, iterator)
 
     def abort(self, messages: "list[WriterCommitMessage | None]", batchId: int) -> None:
         """Warn that the records of other tasks stay in the log."""
         _warn_of_what_stays(messages)
 
 
-def _write(options: WriteOptions, batches: "Iterator[pa.RecordBatch]") -> QuorateCommitMessage:
+def _write(
+    options: WriteOptions,
+    encodings: tuple[ColumnEncoding, ...],
+    batches: "Iterator[pa.RecordBatch]",
+) -> QuorateCommitMessage:
     # gRPC and numba must not be loaded before Spark forks its workers.
     from quorate.spark.writing.write_task import write_rows
 
+    if encodings:
+        from quorate.spark.typed.encoded_batches import encoded_batches
+
+        batches = encoded_batches(batches, encodings)
     context = TaskContext.get()
     return QuorateCommitMessage(
         write_rows(options, batches, task=context.partitionId() if context else 0)
@@ -131,18 +142,19 @@ PASSED_OVER: Final = frozenset({"offset", "timestampType"})
 """Columns of the source that are ignored: the log assigns offsets and timestamp types itself."""
 
 
-def check_sink_schema(schema: StructType, topic: str | None) -> None:
+def check_sink_schema(schema: StructType, topic: str | None, encoded: Container[str] = ()) -> None:
     """Refuse a schema whose rows cannot be written, or only in part.
 
     Args:
         schema: the schema of the rows.
         topic: the topic that the option names; None if the column ``topic`` names it.
+        encoded: the columns that are encoded, and were checked against their schemas.
 
     Raises:
         SchemaError: names the column, and which types it may have.
     """
     for field in schema.fields:
-        if field.name in PASSED_OVER:
+        if field.name in PASSED_OVER or field.name in encoded:
             continue
         if field.name not in _TYPES:
             nearest = difflib.get_close_matches(field.name, _TYPES, n=1, cutoff=0)[0]

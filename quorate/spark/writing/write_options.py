@@ -13,6 +13,7 @@ from quorate.spark.options.option_table import (
     REQUEST_TIMEOUT_MS,
     TOPIC,
 )
+from quorate.spark.options.typed_options import TypedOptions, read_typed_options
 from quorate.spark.retries import INTERVAL_MS_MAX
 
 
@@ -27,6 +28,8 @@ class WriteOptions:
     batch_bytes: int = BATCH_BYTES.default
     delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS.default
     request_timeout_ms: int = REQUEST_TIMEOUT_MS.default
+    typed: TypedOptions = TypedOptions()  # noqa: RUF009 - frozen
+    """How keys and values are encoded."""
 
 
 def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
@@ -46,4 +49,5 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         batch_bytes=given[BATCH_BYTES],
         delivery_timeout_ms=given[DELIVERY_TIMEOUT_MS],
         request_timeout_ms=given[REQUEST_TIMEOUT_MS],
+        typed=read_typed_options(given),
     )

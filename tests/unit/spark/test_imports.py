@@ -9,7 +9,16 @@ from quorate.spark.decoding import decoding_kernels as decoding
 from quorate.spark.kernels.kernel_store import load_kernel
 from quorate.spark.writing import writing_kernels as writing
 
-FORBIDDEN_BEFORE_FORK = ("grpc", "numba", "lmdb", "msgspec")
+FORBIDDEN_BEFORE_FORK = (
+    "grpc",
+    "numba",
+    "lmdb",
+    "msgspec",
+    "numpy",
+    "pyarrow",
+    "pyruhvro",
+    "ptars",
+)
 FORBIDDEN_ON_EXECUTORS = ("broker", "quorum", "metadata_log", "lmdb", "pysyncobj", "kio")
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from quorate.spark.libraries import (
     NEEDED,
+    NEEDED_FOR_SCHEMAS,
     PYSPARK_SERIES,
     UnfitLibrary,
     check_libraries,
@@ -25,7 +26,8 @@ def test_what_is_installed_here_fits() -> None:
 def test_the_extra_brings_what_is_needed() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extra = project["optional-dependencies"]["spark"]
-    assert {requirement.partition("=")[0].rstrip("><") for requirement in extra} == set(NEEDED)
+    found = {requirement.partition("=")[0].rstrip("><") for requirement in extra}
+    assert found == {*NEEDED, *NEEDED_FOR_SCHEMAS}
     (pinned,) = (one for one in extra if one.startswith("pyspark"))
     assert pinned.startswith(f"pyspark=={PYSPARK_SERIES}.")
 

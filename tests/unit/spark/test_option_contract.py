@@ -147,6 +147,12 @@ def boolean(option: AnyOption, scopes: set[Scope], *, default: bool) -> Row:
     return Row(option, scopes, default, good, dict.fromkeys(("yes", "1", ""), "true or false"))
 
 
+def formats(option: AnyOption) -> Row:
+    good = {"Avro": "avro", "protobuf": "protobuf", "json": "json", "string": "string"}
+    refusal = "one of binary, string, avro, protobuf, json"
+    return Row(option, READ | {Scope.WRITE}, "binary", good, {"": refusal, "xml": refusal})
+
+
 ROWS = [
     Row(
         table.BOOTSTRAP_SERVERS,
@@ -222,6 +228,54 @@ ROWS = [
     text(table.COMMIT_GROUP, READ),
     boolean(table.COMMIT_GROUP_MAY_GO_BACK, READ, default=False),
     text(table.GROUP_ID_PREFIX, set()),
+    formats(table.VALUE_FORMAT),
+    formats(table.KEY_FORMAT),
+    *(
+        text(option, READ | {Scope.WRITE})
+        for option in (
+            table.VALUE_SCHEMA,
+            table.KEY_SCHEMA,
+            table.VALUE_SUBJECT,
+            table.KEY_SUBJECT,
+            table.VALUE_MESSAGE,
+            table.KEY_MESSAGE,
+            table.REGISTRY_USER_INFO,
+            table.REGISTRY_TOKEN,
+            table.REGISTRY_CA,
+            table.REGISTRY_CERTIFICATE,
+            table.REGISTRY_KEY,
+        )
+    ),
+    Row(
+        table.VALUE_COLUMNS,
+        READ,
+        "struct",
+        {"Flatten": "flatten", "struct": "struct"},
+        {"": "one of struct, flatten", "both": "one of struct, flatten"},
+    ),
+    Row(
+        table.VALUE_FIELDS,
+        READ,
+        (),
+        {"id, amount,id": ("id", "amount")},
+        {" , ": "it must be names"},
+    ),
+    Row(
+        table.MODE,
+        READ,
+        "failfast",
+        {"PERMISSIVE": "permissive", "failfast": "failfast"},
+        {"dropmalformed": "one of failfast, permissive"},
+    ),
+    Row(
+        table.REGISTRY_URL,
+        READ | {Scope.WRITE},
+        (),
+        {"http://a:8081, https://b/x": ("http://a:8081", "https://b/x")},
+        dict.fromkeys(
+            ("", "a:8081", "ftp://a", "http://u:p@a", "http://"), "it must be http(s)://"
+        ),
+    ),
     text(table.TOPIC, {Scope.WRITE}),
     Row(
         table.COMPRESSION,

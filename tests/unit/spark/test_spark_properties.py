@@ -79,5 +79,5 @@ def test_columns_of_a_query_that_is_no_table_keep_nothing() -> None:
 
 def test_a_table_keeps_no_secret() -> None:
     secret = {"kafka.sasl.password": "x", "option.kafka.sasl.password": "x"}
-    with pytest.raises(OptionError, match=r"sasl.password is a secret, and a table keeps none"):
+    with pytest.raises(OptionError, match=r"sasl\.password is a secret, and a table keeps none"):
         with_table_options(SCHEMA, {**TABLE, **secret})
