@@ -1,6 +1,6 @@
 """Parses .proto files into the descriptors that protoc makes of them, with names not resolved.
 
-``protobuf_schema`` has the library resolve the names, which also finds what is inconsistent.
+``protobuf_linker`` resolves the names, and finds what is inconsistent.
 """
 
 from collections.abc import Callable, Mapping

@@ -106,7 +106,7 @@ class _Printer:
         items = _brackets([*_field_items(field), *_option_items(field.options)])
         message = inside.get(field.type_name.rpartition(".")[2])
         if message is not None and message.options.map_entry:
-            key, value = (_type_name(one) for one in message.field)
+            key, value = (_type_name(one) for one in message.field)  # ValueError: not two.
             yield f"{indent}map<{key}, {value}> {field.name} = {field.number}{items};"
             return
         label = "" if in_oneof else self._label(field)

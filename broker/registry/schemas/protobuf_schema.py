@@ -1,16 +1,18 @@
 """Protobuf schemas: .proto files as text, or their descriptors in base64, as Confluent's clients
-send them. protobuf's own library resolves names and finds what is inconsistent."""
+send them."""
 
 import base64
 import binascii
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Final
 
-from google.protobuf import descriptor_pb2, descriptor_pool
-from google.protobuf.message import DecodeError
+from google.protobuf import descriptor_pb2
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
 
+from quorate.broker.registry.schemas.protobuf_linker import link, messages_of, symbols_of
 from quorate.broker.registry.schemas.protobuf_parser import json_name, parse_proto
 from quorate.broker.registry.schemas.protobuf_printer import proto_text
 from quorate.broker.registry.schemas.schema_errors import InvalidSchema
@@ -55,16 +57,18 @@ class ProtobufSchema:
     text: str
     file: FileProto
     imported: Mapping[str, FileProto]
+    given: FileProto | None = None
+    """The descriptor as the client made it, if it has options that ``file`` has not."""
 
     @property
     def identity(self) -> str:
         """What equal schemas have in common, however they are written."""
-        return _in_base64(_bare(self.file))
+        return _in_base64(_bare(self.given or self.file))
 
     @property
     def serialized(self) -> str:
         """The descriptor in base64, which clients ask for by ``format=serialized``."""
-        return _in_base64(self.file)
+        return _in_base64(self.given or self.file)
 
 
 def parse_protobuf(text: str, references: Mapping[str, str] | None = None) -> ProtobufSchema:
@@ -84,85 +88,104 @@ def _parsed(text: str, references: Mapping[str, str]) -> ProtobufSchema:
     root = _ROOT
     while root in references:
         root = f"_{root}"
-    file, is_text = _read(root, text)
-    original_name = file.name
-    file.name = root
-    linked = _Linker(references).link(file)
-    imported = {one.name: one for one in linked[:-1]}
-    file = linked[-1]
-    if not is_text:
-        printed = proto_text(file)
-        text = printed if _says_the_same(printed, file, references) else _in_base64(file)
-    file.name = original_name
-    return ProtobufSchema(text, file, imported)
+    given = _descriptor(text)
+    printed = text if given is None else _printed(given)
+    imported = _Files(references).linked(parse_proto(root, printed))
+    file = imported.pop(root)
+    file.name = "" if given is None else given.name
+    if given is None or _bare(file) == _bare(given):
+        return ProtobufSchema(printed, file, imported)
+    return ProtobufSchema(_in_base64(given), file, imported, given)
 
 
-def _says_the_same(printed: str, file: FileProto, references: Mapping[str, str]) -> bool:
-    try:
-        again = _Linker(references).link(parse_proto(file.name, printed))[-1]
-    except InvalidSchema:
-        return False
-    return _bare(again) == _bare(file)
+def _descriptor(text: str) -> FileProto | None:
+    """Return the descriptor that a text is in base64, or None if it is none.
 
-
-def _read(name: str, text: str) -> tuple[FileProto, bool]:
-    """Return the descriptor of a file, and whether it was given as text."""
+    Raises:
+        InvalidSchema: it is damaged.
+    """
     compact = text.strip()
     try:
         decoded = base64.b64decode(compact, validate=True)
-        if compact:
-            return FileProto.FromString(decoded), False
+        file = FileProto.FromString(decoded) if compact else None
     except (binascii.Error, ValueError, DecodeError):
-        pass  # It is no base64, so it is text.
-    return parse_proto(name, text), True
+        return None
+    if file is not None:
+        if not file.IsInitialized():
+            raise InvalidSchema("the descriptor lacks required fields")
+        _check_texts(file)
+    return file
 
 
-class _Linker:
-    """Resolves the names in files together with those that they import."""
+def _printed(given: FileProto) -> str:
+    """Return the text of a descriptor that a client has made. Only what the text says is used: it
+    has no descriptor that a compiler would not make.
+
+    Raises:
+        InvalidSchema: it is one of those.
+    """
+    try:
+        return proto_text(given)
+    except (KeyError, ValueError, IndexError) as error:
+        raise InvalidSchema(f"the descriptor is damaged: {error!r:.200}") from None
+
+
+def _check_texts(message: Message) -> None:
+    """Refuse names that are not UTF-8, which protobuf lets through in its own descriptors.
+
+    Raises:
+        InvalidSchema: there is one.
+    """
+    for field, value in message.ListFields():
+        for one in value if field.is_repeated else [value]:
+            if field.message_type is not None:
+                _check_texts(one)
+            elif field.type == FieldDescriptor.TYPE_STRING and not isinstance(one, str):
+                raise InvalidSchema("a name in the descriptor is not UTF-8")
+
+
+class _Files:
+    """A file and those that it imports, directly or not, by the names of the imports."""
 
     def __init__(self, references: Mapping[str, str]) -> None:
         self._references = references
-        self._pool = descriptor_pool.DescriptorPool()
-        self._linked: dict[str, FileProto | None] = {}
+        self._files: dict[str, FileProto] = {}
+        self._open: set[str] = set()
 
-    def link(self, file: FileProto) -> list[FileProto]:
-        """Return all files that ``file`` needs, and itself as the last one."""
-        self._add(file)
-        return [one for one in self._linked.values() if one is not None]
+    def linked(self, root: FileProto) -> dict[str, FileProto]:
+        """Return all files with resolved names; the root comes last.
+
+        Raises:
+            InvalidSchema: one is missing, or is no schema.
+        """
+        self._add(root)
+        symbols = symbols_of(self._files)
+        for file in self._files.values():
+            link(file, symbols)
+        return self._files
 
     def _add(self, file: FileProto) -> None:
-        name = file.name
-        self._linked[name] = None
-        for needed in file.dependency:
-            self._add_import(needed, name)
-        try:
-            self._pool.Add(file)
-            made = FileProto()
-            self._pool.FindFileByName(name).CopyToProto(made)
-        except (TypeError, KeyError, ValueError) as error:
-            raise InvalidSchema(
-                f"{error}".partition("descriptor pool: ")[2] or f"{error}"
-            ) from None
-        # Files are in the order in which they were completed.
-        del self._linked[name]
-        self._linked[name] = made
+        self._open.add(file.name)
+        for name in file.dependency:
+            if name in self._open:
+                raise InvalidSchema(f"{name!r:.200} imports itself, perhaps by way of others")
+            if name not in self._files:
+                self._add(self._imported(name))
+        self._open.remove(file.name)
+        self._files[file.name] = file
 
-    def _add_import(self, name: str, importer: str) -> None:
-        if name in self._linked:
-            if self._linked[name] is None:
-                raise InvalidSchema(f"{name!r:.200} imports itself, by way of {importer!r:.200}")
-            return
-        if len(self._linked) > _IMPORTS_MAX:
+    def _imported(self, name: str) -> FileProto:
+        if len(self._files) > _IMPORTS_MAX:
             raise InvalidSchema(f"more than {_IMPORTS_MAX} files are imported")
         if name in self._references:
-            file, _ = _read(name, self._references[name])
-            file.name = name
-        elif name in _BUILT_IN:
-            file = FileProto()
-            import_module(_BUILT_IN[name]).DESCRIPTOR.CopyToProto(file)
-        else:
+            text = self._references[name]
+            given = _descriptor(text)
+            return parse_proto(name, text if given is None else _printed(given))
+        if name not in _BUILT_IN:
             raise InvalidSchema(f"{name!r:.200} is imported, and no reference has it")
-        self._add(file)
+        file = FileProto()
+        import_module(_BUILT_IN[name]).DESCRIPTOR.CopyToProto(file)
+        return file
 
 
 def _bare(file: FileProto) -> FileProto:
@@ -173,20 +196,12 @@ def _bare(file: FileProto) -> FileProto:
     bare.ClearField("source_code_info")
     if bare.syntax == "proto2":
         bare.ClearField("syntax")
-    fields = [*bare.extension, *(field for one in _messages(bare) for field in one.field)]
-    fields += [field for one in _messages(bare) for field in one.extension]
-    for field in fields:
+    messages = [message for _, message in messages_of(bare)]
+    fields = [field for one in messages for field in (*one.field, *one.extension)]
+    for field in (*bare.extension, *fields):
         if field.json_name == json_name(field.name):
             field.ClearField("json_name")
     return bare
-
-
-def _messages(file: FileProto) -> Iterator[descriptor_pb2.DescriptorProto]:
-    waiting = list(file.message_type)
-    while waiting:
-        message = waiting.pop()
-        waiting.extend(message.nested_type)
-        yield message
 
 
 def _in_base64(file: FileProto) -> str:
