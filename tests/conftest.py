@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from quorate.testing.fork_server.fork_servers import close_fork_servers
 from tests.support.dead_workers import watch_for_dead_workers
 from tests.support.demands import SERVER_PROCESSES, DemandReport, is_full_run, load_demands
+from tests.support.forked_commands import close_command_server
 from tests.support.processes import MARK, kill_all, servers, wait_until_gone
 from tests.support.work_units import WorkUnits, in_order
 
@@ -89,6 +90,7 @@ def _no_process_survives() -> Iterator[None]:
     os.environ[MARK] = mark
     yield
     close_fork_servers()
+    close_command_server()
     left = wait_until_gone(mark, timeout_s=20.0)
     kill_all(left)
     assert not left, f"processes outlived the tests that started them: {left}"

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.support.forked_commands import run_forked
+
 TIMEOUT_S = 90
 
 
@@ -28,9 +30,7 @@ def running(*words: str, stderr: int = subprocess.PIPE) -> Iterator[subprocess.P
 
 def quorate(*words: str, stdin: bytes = b"", code: int = 0) -> str:
     """Standard output of a command that is expected to end with ``code``."""
-    done = subprocess.run(
-        command(*words), input=stdin, capture_output=True, timeout=TIMEOUT_S, check=False
-    )
+    done = run_forked(words, stdin, TIMEOUT_S)
     assert done.returncode == code, done.stderr.decode() + done.stdout.decode()
     return done.stdout.decode()
 
@@ -42,9 +42,7 @@ def quorate_json(*words: str, stdin: bytes = b"") -> Any:  # noqa: ANN401 - JSON
 
 def quorate_error(*words: str, stdin: bytes = b"", code: int = 1) -> str:
     """Standard error of a command that is expected to fail with ``code``."""
-    done = subprocess.run(
-        command(*words), input=stdin, capture_output=True, timeout=TIMEOUT_S, check=False
-    )
+    done = run_forked(words, stdin, TIMEOUT_S)
     assert done.returncode == code, done.stderr.decode() + done.stdout.decode()
     return done.stderr.decode()
 
