@@ -83,10 +83,11 @@ GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS: Final = ConfigKey(
 GROUP_CONSUMER_MIGRATION_POLICY: Final = ConfigKey(
     name="group.consumer.migration.policy",
     type=str,
-    default="disabled",
-    one_of=("disabled",),
-    doc="Whether a group with members can change between the classic and the consumer protocol. "
-    "This version can change groups without members alone.",
+    default="bidirectional",
+    one_of=("disabled", "upgrade", "downgrade", "bidirectional"),
+    doc="Whether groups with members change their protocol: a classic group when a member of the "
+    "consumer protocol joins (upgrade), a consumer group when the last of these members has left "
+    "(downgrade), both (bidirectional), or none (disabled). Groups without members always do.",
 )
 
 

@@ -8,6 +8,7 @@ from quorate.broker.config.consumer_groups import (
     GROUP_CONSUMER_ASSIGNORS,
     GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS,
     GROUP_CONSUMER_MAX_SIZE,
+    GROUP_CONSUMER_MIGRATION_POLICY,
     GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS,
     GROUP_CONSUMER_SESSION_TIMEOUT_MS,
     check_consumer_groups,
@@ -17,6 +18,7 @@ from quorate.broker.coordinator.groups.consumer.group_topics import Topics
 from quorate.broker.coordinator.groups.consumer.range_assignor import RANGE, assign_ranges
 from quorate.broker.coordinator.groups.consumer.target_assignment import Assignor
 from quorate.broker.coordinator.groups.consumer.uniform_assignor import UNIFORM, assign_uniformly
+from quorate.broker.coordinator.groups.migration import MigrationPolicy
 from quorate.broker.quota.work_turns import WorkTurns
 from quorate.common.configuration import Values, list_items
 
@@ -34,6 +36,7 @@ class ConsumerGroupParts(NamedTuple):
     turns: WorkTurns
     assignors: Mapping[str, Assignor]
     regex_refresh_interval_ms: int
+    migration_policy: MigrationPolicy
 
     @classmethod
     def of(cls, config: Values, topics: Topics, turns: WorkTurns) -> "ConsumerGroupParts":
@@ -54,6 +57,7 @@ class ConsumerGroupParts(NamedTuple):
             turns,
             {name: _ASSIGNORS[name] for name in list_items(config[GROUP_CONSUMER_ASSIGNORS])},
             config[GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS],
+            MigrationPolicy(config[GROUP_CONSUMER_MIGRATION_POLICY]),
         )
 
     @property

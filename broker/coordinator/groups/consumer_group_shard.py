@@ -1,10 +1,11 @@
 """The consumer groups (KIP-848) of one partition of __consumer_offsets."""
 
+import logging
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from typing import Final
 
 from quorate.broker.common.errors import KafkaError
-from quorate.broker.coordinator.groups.consumer import consumer_log_format
 from quorate.broker.coordinator.groups.consumer.consumer_group import ConsumerGroup
 from quorate.broker.coordinator.groups.consumer.consumer_member import LEAVING_EPOCH
 from quorate.broker.coordinator.groups.consumer.heartbeat_messages import (
@@ -17,12 +18,21 @@ from quorate.broker.coordinator.groups.consumer_group_work import (
 )
 from quorate.broker.coordinator.groups.group_shard_basis import ShardDependencies
 from quorate.broker.coordinator.groups.group_writes import GroupWrites
-from quorate.broker.coordinator.groups.known_groups import Group, KnownGroup
+from quorate.broker.coordinator.groups.known_groups import KnownGroup, group_tombstones
+from quorate.broker.coordinator.groups.migration import NotMigratable, downgraded, upgraded
 from quorate.broker.coordinator.groups.state import group_log_format
 from quorate.broker.coordinator.groups.state.classic_group import ClassicGroup
 from quorate.broker.coordinator.groups.state.group_effects import NOBODY, Leaver
+from quorate.broker.coordinator.groups.state.group_log_format import stored
 from quorate.broker.coordinator.shards.coordinator_records import LogRecord
 from quorate_proto.v1 import errors_pb2
+
+_log: Final = logging.getLogger(__name__)
+
+_MIGRATION_BYTES_MAX: Final = 1_000_000
+"""The largest size of a group that changes to the consumer protocol while it has members. The log
+gets it in one batch, so that a new coordinator finds all of it or none, and Kafka's topics take
+batches of 1,048,588 bytes by default."""
 
 
 class ConsumerGroupShard(ShardDependencies):
@@ -75,6 +85,7 @@ class ConsumerGroupShard(ShardDependencies):
         known, group, _ = self._consumer_group(group_id, joins=False)
         with self._sound():
             self._write(known, group.leave(request))
+        self._downgrade_if_due(known)
         await self._until_written(known)
         return HeartbeatAnswer(request.member_id, request.member_epoch)
 
@@ -96,6 +107,7 @@ class ConsumerGroupShard(ShardDependencies):
                 codes.append(error.code)
             else:
                 codes.append(errors_pb2.NONE)
+        self._downgrade_if_due(known)
         return codes
 
     # -- groups ----------------------------------------------------------------------------------
@@ -103,7 +115,7 @@ class ConsumerGroupShard(ShardDependencies):
     def _consumer_group(
         self, group_id: str, *, joins: bool
     ) -> tuple[KnownGroup, ConsumerGroup, ConsumerGroupWork]:
-        """Return the group; a member that joins may find none, or an empty classic group.
+        """Return the group; a member that joins may find none, or a classic group.
 
         ``_register`` follows once the member is accepted.
 
@@ -113,50 +125,126 @@ class ConsumerGroupShard(ShardDependencies):
         known = self._groups.get(group_id)
         if known is not None and isinstance(known.group, ConsumerGroup) and known.work is not None:
             return known, known.group, known.work
-        if not joins or (known is not None and not known.group.is_empty):
-            what = "has no members" if known is None else "is a classic group with members"
+        if not joins:
+            what = "has no members" if known is None else "is a classic group"
             raise KafkaError(errors_pb2.GROUP_ID_NOT_FOUND, f"group {group_id!r} {what}")
         parts = self._consumer_parts
-        group = ConsumerGroup(group_id, parts.limits, parts.topics)
-        new = KnownGroup(group)
-        if known is not None:
-            new.offsets = known.offsets
+        if known is None:
+            new = KnownGroup(group := ConsumerGroup(group_id, parts.limits, parts.topics))
+        else:
+            group = self._upgraded(known)
+            new = KnownGroup(group, known.offsets, writes=known.writes)
         return new, group, self._start(new, group)
 
+    def _upgraded(self, known: KnownGroup) -> ConsumerGroup:
+        """Return the consumer group that a classic group becomes.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND.
+        """
+        classic, parts = known.group, self._consumer_parts
+        assert isinstance(classic, ClassicGroup)
+        if classic.is_empty:
+            return ConsumerGroup(classic.group_id, parts.limits, parts.topics)
+        try:
+            if not parts.migration_policy.upgrades:
+                policy = parts.migration_policy
+                raise NotMigratable(f"group.consumer.migration.policy is {policy.value}")
+            return upgraded(classic, parts.limits, parts.topics, self._clock.now_ms())
+        except NotMigratable as error:
+            raise _not_upgraded(classic, str(error)) from error
+
     def _register(self, known: KnownGroup) -> None:
-        """Take in a group that has its first member, perhaps in the place of a classic one."""
-        group_id = known.group.group_id
-        former = self._groups.get(group_id)
+        """Take in a group that has its first member, perhaps in the place of a classic one, whose
+        members stay.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, the classic group is too large; nothing has changed.
+        """
+        group = known.group
+        former = self._groups.get(group.group_id)
         if former is known:
             return
-        self._groups[group_id] = known
-        if former is not None:
+        if former is not None and known.writes is not None and isinstance(group, ConsumerGroup):
+            classic = former.group
+            assert isinstance(classic, ClassicGroup)
+            records = [*group_tombstones(classic), *group.all_records()]
+            size = sum(record.size for record in records)
+            if size > _MIGRATION_BYTES_MAX:
+                reason = f"its records have {size} bytes: {_MIGRATION_BYTES_MAX} at most"
+                raise _not_upgraded(classic, reason)
+            self._carry_out(former, classic, classic.dissolve())
             former.close()
-            self._write(known, group_tombstones(former.group))
+            known.writes.write_together(records)
+            _log.info(
+                "%s: group %s with %d members changes to the consumer protocol",
+                self.name,
+                group.group_id,
+                len(classic.members),
+            )
+        self._groups[group.group_id] = known
 
     def _as_classic(self, known: KnownGroup) -> ClassicGroup | None:
-        """Return the classic group, or None if members use the consumer protocol. An empty consumer
-        group becomes a classic one."""
+        """Return the classic group, or None if it is a consumer group with members. An empty
+        consumer group becomes a classic one."""
         group = known.group
         if isinstance(group, ClassicGroup):
             return group
         if not group.is_empty:
             return None
-        self._write(known, group_tombstones(group))
-        known.close()
-        known.writes = known.work = None
-        known.group = classic = ClassicGroup(group.group_id, self._limits)
-        known.touch(self._clock.wall_ms())
+        classic = ClassicGroup(group.group_id, self._limits)
+        self._become_classic(known, group, classic)
         return classic
+
+    def _downgrade_if_due(self, known: KnownGroup) -> ClassicGroup | None:
+        """Let a group become a classic one whose last member of the consumer protocol has left;
+        return the classic group, or None if it is not due."""
+        group, parts = known.group, self._consumer_parts
+        if not isinstance(group, ConsumerGroup) or not group.members.all_classic:
+            return None
+        if not parts.migration_policy.downgrades:
+            return None
+        try:
+            classic = downgraded(group, self._limits, parts.topics, self._clock.now_ms())
+        except NotMigratable as error:
+            message = "%s: group %s stays a consumer group: %s"
+            _log.warning(message, self.name, group.group_id, error)
+            return None
+        self._become_classic(known, group, classic)
+        self._set_timer(known)
+        _log.info(
+            "%s: group %s with %d members changes to the classic protocol",
+            self.name,
+            group.group_id,
+            len(classic.members),
+        )
+        return classic
+
+    def _become_classic(
+        self, known: KnownGroup, group: ConsumerGroup, classic: ClassicGroup
+    ) -> None:
+        """Put a classic group in the place of a consumer group, in the log as well."""
+        known.close()
+        known.work = None
+        known.group = classic
+        known.touch(self._clock.wall_ms())
+        records = group_tombstones(group)
+        if len(classic.members):
+            key = group_log_format.encode_group_key(classic.group_id)
+            value = group_log_format.encode_group(stored(classic, known.changed_at_ms))
+            records.append(LogRecord(key, value))
+        if known.writes is not None:
+            known.writes.write_together(records)
 
     def _begin(self, known: KnownGroup) -> None:
         if isinstance(known.group, ConsumerGroup):
             self._start(known, known.group)
             with self._sound():
                 self._write(known, known.group.topics_changed())
+            self._downgrade_if_due(known)
 
     def _start(self, known: KnownGroup, group: ConsumerGroup) -> ConsumerGroupWork:
-        known.writes = GroupWrites(self._appends)
+        known.writes = known.writes or GroupWrites(self._appends)
         known.work = ConsumerGroupWork(
             group, self._consumer_parts, self._clock, partial(self._change, known)
         )
@@ -197,12 +285,14 @@ class ConsumerGroupShard(ShardDependencies):
         group = known.group
         if isinstance(group, ConsumerGroup):
             self._write(known, group.expire(self._clock.now_ms()))
+            self._downgrade_if_due(known)
         else:
             super()._carry_out_expiry(known)
 
 
-def group_tombstones(group: Group) -> list[LogRecord]:
-    """Return the records that remove a group without members; its offsets stay."""
-    if isinstance(group, ConsumerGroup):
-        return consumer_log_format.group_tombstones(group.group_id)
-    return [LogRecord(group_log_format.encode_group_key(group.group_id), None)]
+def _not_upgraded(group: ClassicGroup, reason: str) -> KafkaError:
+    return KafkaError(
+        errors_pb2.GROUP_ID_NOT_FOUND,
+        f"group {group.group_id!r} is a classic group with members, and cannot change to the "
+        f"consumer protocol: {reason}",
+    )

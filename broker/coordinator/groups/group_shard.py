@@ -8,11 +8,8 @@ from typing import Final
 
 from quorate.broker.common.errors import error_name
 from quorate.broker.coordinator.groups.consumer.consumer_group import ConsumerGroup
-from quorate.broker.coordinator.groups.consumer_group_shard import (
-    ConsumerGroupShard,
-    group_tombstones,
-)
-from quorate.broker.coordinator.groups.known_groups import Group, KnownGroup
+from quorate.broker.coordinator.groups.known_groups import Group, KnownGroup, group_tombstones
+from quorate.broker.coordinator.groups.mixed_group_shard import MixedGroupShard
 from quorate.broker.coordinator.groups.state import group_log_format as log_format
 from quorate.broker.coordinator.groups.state.classic_group import ClassicGroup
 from quorate.broker.coordinator.groups.state.committed_offsets import (
@@ -39,7 +36,7 @@ from quorate_proto.v1 import errors_pb2
 _log: Final = logging.getLogger(__name__)
 
 
-class GroupShard(ConsumerGroupShard):
+class GroupShard(MixedGroupShard):
     """Serves the requests about the groups of one partition, until the leadership ends."""
 
     # -- membership ------------------------------------------------------------------------------
@@ -53,21 +50,17 @@ class GroupShard(ConsumerGroupShard):
             known = self._create(group_id)
         group = self._as_classic(known)
         if group is None:
-            return JoinAnswer(errors_pb2.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
-        token, future = self._expect()
-        now_ms = self._clock.now_ms()
-        with self._sound():
-            self._carry_out(known, group, group.join(request._replace(token=token), now_ms))
-        answer = await self._answer(token, future)
-        assert isinstance(answer, JoinAnswer)
-        return answer
+            return await self._join_consumers(known, request)
+        return await self._join_classic(known, group, request)
 
     async def sync(self, group_id: str, request: SyncRequest) -> SyncAnswer:
         """Sync a member, see ``ClassicGroup.sync``; return when the assignment is known."""
         known = self._groups.get(group_id)
-        group = None if known is None else known.classic
-        if known is None or group is None:
+        if known is None:
             return SyncAnswer(errors_pb2.UNKNOWN_MEMBER_ID)
+        group = known.classic
+        if group is None:
+            return await self._sync_consumer(known, request)
         token, future = self._expect()
         now_ms = self._clock.now_ms()
         with self._sound():
@@ -81,9 +74,11 @@ class GroupShard(ConsumerGroupShard):
     ) -> int:
         """Take a heartbeat, see ``ClassicGroup.heartbeat``; return a Kafka error code."""
         known = self._groups.get(group_id)
-        group = None if known is None else known.classic
-        if group is None:
+        if known is None:
             return errors_pb2.UNKNOWN_MEMBER_ID
+        group = known.classic
+        if group is None:
+            return self._beat_of_consumer(known, member_id, instance_id, generation_id)
         return group.heartbeat(member_id, instance_id, generation_id, self._clock.now_ms())
 
     def leave(self, group_id: str, leavers: Sequence[Leaver]) -> list[int]:
@@ -121,8 +116,8 @@ class GroupShard(ConsumerGroupShard):
             return errors_pb2.ILLEGAL_GENERATION
         if isinstance(known.group, ConsumerGroup):
             code = known.group.check_commit(member_id, instance_id, generation_id, commits)
-            if generation_id >= 0 and not knows_epochs and not code:
-                code = errors_pb2.UNSUPPORTED_VERSION
+            if generation_id >= 0 and not knows_epochs and not known.group.is_classic(member_id):
+                code = code or errors_pb2.UNSUPPORTED_VERSION
         else:
             now_ms = self._clock.now_ms()
             code = known.group.check_commit(member_id, instance_id, generation_id, now_ms)
@@ -222,7 +217,7 @@ class GroupShard(ConsumerGroupShard):
         """
         now_ms = self._clock.wall_ms()
         for known in tuple(self._groups.values()):
-            if not self._is_known(known):
+            if not self._is_present(known, known.group):
                 continue
             empty = known.group.is_empty
             consumed = frozenset[str]() if empty else topics_of(known.group)
@@ -241,15 +236,10 @@ class GroupShard(ConsumerGroupShard):
             if not code:
                 self._drop_if_forgotten(known)
 
-    def _is_known(self, known: KnownGroup) -> bool:
-        """Return whether this is still the group of its name; it may have been deleted and created
-        again."""
-        return self._groups.get(known.group.group_id) is known
-
     def _drop_if_forgotten(self, known: KnownGroup) -> None:
         """Drop a forgotten group, unless it was used again while the tombstones were being
         written."""
-        if known.is_forgotten and self._is_known(known):
+        if known.is_forgotten and self._is_present(known, known.group):
             known.close()
             del self._groups[known.group.group_id]
 

@@ -180,8 +180,9 @@ class ShardDependencies:
     def _persist(self, known: KnownGroup, group: ClassicGroup, attempt: int) -> None:
         known.touch(self._clock.wall_ms())
         value = log_format.encode_group(stored(group, known.changed_at_ms))
-        key = log_format.encode_group_key(group.group_id)
-        outcome = self._appends.append([LogRecord(key, value)])
+        records = [LogRecord(log_format.encode_group_key(group.group_id), value)]
+        append = self._appends.append if known.writes is None else known.writes.write_together
+        outcome = append(records)
         outcome.add_done_callback(partial(self._persisted, known, group, attempt))
 
     def _persisted(
@@ -192,7 +193,7 @@ class ShardDependencies:
         outcome: "asyncio.Future[int]",
     ) -> None:
         error = outcome.exception()
-        if self._is_over:
+        if self._is_over or not self._is_present(known, group):
             return
         if error is not None and not isinstance(error, KafkaError):
             raise error
@@ -200,6 +201,11 @@ class ShardDependencies:
         with suppress(KafkaError), self._sound():
             effects = group.persisted(attempt, code, self._clock.now_ms())
             self._carry_out(known, group, effects)
+
+    def _is_present(self, known: KnownGroup, group: Group) -> bool:
+        """Return whether this is still the group of its name: it may have been deleted, or have
+        changed its protocol."""
+        return known.group is group and self._groups.get(group.group_id) is known
 
     def _set_timer(self, known: KnownGroup) -> None:
         """Set the group's one timer to its first deadline; heartbeats only move deadlines back."""

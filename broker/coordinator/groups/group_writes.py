@@ -1,4 +1,5 @@
-"""What a consumer group writes to its log, in order, until it is there."""
+"""What a group writes to its log that is, or was, of the consumer protocol: in order, until it is
+there."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,17 +34,30 @@ class GroupWrites:
 
     def write(self, records: Sequence[LogRecord]) -> None:
         """Write records behind those that were written before."""
-        if self._missing:
-            newer = {record.key for record in records}
-            again = [record for key, record in self._missing.items() if key not in newer]
-            self._missing.clear()
-            records = [*again, *records]
-        for part in _parts(records):
-            self._number += 1
-            self._newest.update(dict.fromkeys((record.key for record in part), self._number))
-            outcome = self._appends.append(part)
-            outcome.add_done_callback(partial(self._written, self._number, part))
-            self._last = outcome
+        for part in _parts(self._with_missing(records)):
+            self._write(part)
+
+    def write_together(self, records: Sequence[LogRecord]) -> "asyncio.Future[int]":
+        """Write records in one batch, so that the log has all of them or none; the future gives
+        its offset."""
+        return self._write(self._with_missing(records))
+
+    def _with_missing(self, records: Sequence[LogRecord]) -> Sequence[LogRecord]:
+        """Return the records behind what the log lacks, except what they replace."""
+        if not self._missing:
+            return records
+        newer = {record.key for record in records}
+        again = [record for key, record in self._missing.items() if key not in newer]
+        self._missing.clear()
+        return [*again, *records]
+
+    def _write(self, records: Sequence[LogRecord]) -> "asyncio.Future[int]":
+        self._number += 1
+        self._newest.update(dict.fromkeys((record.key for record in records), self._number))
+        outcome = self._appends.append(records)
+        outcome.add_done_callback(partial(self._written, self._number, records))
+        self._last = outcome
+        return outcome
 
     async def until_written(self) -> None:
         """Return when everything that was written before is committed.

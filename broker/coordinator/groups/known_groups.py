@@ -45,7 +45,7 @@ class KnownGroup:
     timer: asyncio.TimerHandle | None = None
     timer_at_ms: int = 0
     writes: GroupWrites | None = None
-    """The writes of a consumer group."""
+    """The writes of a group that is, or was, of the consumer protocol."""
     work: ConsumerGroupWork | None = None
     """The work of a consumer group that takes time."""
 
@@ -79,6 +79,13 @@ class KnownGroup:
     def is_forgotten(self) -> bool:
         """Return whether the group has no members and no offsets, so that it can be dropped."""
         return self.group.is_unused and not self.offsets
+
+
+def group_tombstones(group: Group) -> list[LogRecord]:
+    """Return the records that remove a group; its offsets stay."""
+    if isinstance(group, ConsumerGroup):
+        return group.all_tombstones()
+    return [LogRecord(log_format.encode_group_key(group.group_id), None)]
 
 
 class OpenTransactions:

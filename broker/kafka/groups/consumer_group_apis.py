@@ -31,8 +31,9 @@ from quorate_proto.v1 import errors_pb2
 
 _FIRST_WITH_MEMBER_ID: Final = 1
 """From this version of ConsumerGroupHeartbeat on, members choose their own ids (KIP-1082)."""
+_CLASSIC_MEMBER: Final = 0
 _CONSUMER_MEMBER: Final = 1
-"""The type of a member that uses the consumer protocol."""
+"""The types of members, by the protocol that they use (KIP-1099)."""
 
 
 async def consumer_group_heartbeat(
@@ -221,7 +222,7 @@ def _member(services: KafkaServices, group: ConsumerGroup, member: ConsumerMembe
         "subscribed_topic_regex": metadata.topic_regex or None,
         "assignment": _assignment(services, owned),
         "target_assignment": _assignment(services, group.target_of(member.member_id)),
-        "member_type": _CONSUMER_MEMBER,
+        "member_type": _CLASSIC_MEMBER if member.is_classic else _CONSUMER_MEMBER,
     }
 
 

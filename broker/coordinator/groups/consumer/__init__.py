@@ -4,6 +4,7 @@ The state of one group is a pure state machine, as that of a classic group is. T
 ``now_ms`` (monotonic). Nothing here uses clocks, sockets, logs or tasks.
 
 - ``consumer_group``: the group: heartbeats, leaving, expiry, and changes of topics.
+- ``classic_members``: members of the classic protocol, while a group changes its protocol.
 - ``group_members``: the members, and which of them owns a partition.
 - ``consumer_member``: one member: what it asks for, and what it has.
 - ``reconciliation``: how a member gets from what it has to its target assignment.

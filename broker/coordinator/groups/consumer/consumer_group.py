@@ -21,6 +21,7 @@ from itertools import islice
 from typing import Final
 
 from quorate.broker.coordinator.groups.consumer import consumer_log_format as log_format
+from quorate.broker.coordinator.groups.consumer.classic_members import ClassicMembers
 from quorate.broker.coordinator.groups.consumer.consumer_member import (
     NEVER_MS,
     STATIC_LEAVING_EPOCH,
@@ -35,7 +36,6 @@ from quorate.broker.coordinator.groups.consumer.reconciliation import (
     ReconciliationTarget,
     reconcile,
 )
-from quorate.broker.coordinator.groups.consumer.targeting import Targeting
 from quorate.broker.coordinator.shards.coordinator_records import LogRecord
 from quorate.common.types import TopicId, TopicPartition
 from quorate_proto.v1 import errors_pb2
@@ -43,7 +43,7 @@ from quorate_proto.v1 import errors_pb2
 _REMOVED_AT_ONCE: Final = 100
 
 
-class ConsumerGroup(Targeting):
+class ConsumerGroup(ClassicMembers):
     """One group. A heartbeat is ``subscribe``, then ``reconcile``."""
 
     # -- being a member --------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class ConsumerGroup(Targeting):
             return self._remove_all([member])
         current = member.current.left_for_a_while()
         self.members.assign(member, current)
-        member.give_up_by(NEVER_MS)
+        member.act_by(NEVER_MS)
         return [log_format.current_record(self.group_id, member.member_id, current)]
 
     def expire(self, now_ms: int) -> list[LogRecord]:
@@ -160,7 +160,12 @@ class ConsumerGroup(Targeting):
         has_them = member_epoch < current.epoch and all(
             self._has_since(current, tp, member_epoch) for tp in tps
         )
-        return errors_pb2.NONE if has_them else errors_pb2.STALE_MEMBER_EPOCH
+        return errors_pb2.NONE if has_them else _in_another_epoch(member)
+
+    def is_classic(self, member_id: str) -> bool:
+        """Return whether that is a member of the classic protocol."""
+        member = self.members.get(member_id)
+        return member is not None and member.is_classic
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> int:
         """Check that offsets may be fetched; return an error code. A client that names no member
@@ -171,7 +176,7 @@ class ConsumerGroup(Targeting):
         if member is None:
             return errors_pb2.UNKNOWN_MEMBER_ID
         is_current = member_epoch == member.current.epoch
-        return errors_pb2.NONE if is_current else errors_pb2.STALE_MEMBER_EPOCH
+        return errors_pb2.NONE if is_current else _in_another_epoch(member)
 
     def _has_since(self, current: CurrentAssignment, tp: TopicPartition, epoch: int) -> bool:
         topic = self._topics.topic(tp.topic)
@@ -179,3 +184,8 @@ class ConsumerGroup(Targeting):
             return False
         since = current.assignment_epoch(topic.topic_id, tp.partition)
         return since is not None and since <= epoch
+
+
+def _in_another_epoch(member: ConsumerMember) -> int:
+    """Return the error code that the client of the member understands."""
+    return errors_pb2.ILLEGAL_GENERATION if member.is_classic else errors_pb2.STALE_MEMBER_EPOCH

@@ -2,7 +2,8 @@
 
 key 3   group               → group epoch, and the hash of its topics in tag 0
 key 4   group               → topics and partition counts; Kafka 4.0 wrote it, here it is removed
-key 5   group, member       → what the member says of itself
+key 5   group, member       → what the member says of itself; in tag 0 what a member of the classic
+                              protocol says beyond that
 key 6   group               → epoch of the target assignment, and when it was made in tag 0
 key 7   group, member       → target assignment
 key 8   group, member       → epochs, state, partitions that it has and has to give up
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 from quorate.broker.coordinator.groups.consumer.consumer_member import (
+    ClassicMetadata,
     CurrentAssignment,
     MemberMetadata,
     MemberState,
@@ -97,7 +99,7 @@ def group_record(group_id: str, epoch: GroupEpoch) -> LogRecord:
 
 def member_record(group_id: str, member_id: str, metadata: MemberMetadata) -> LogRecord:
     """Encode: instance | rack | client id | client host | names | regex | timeout i32 |
-    assignor."""
+    assignor | tag 0: session timeout i32 | protocols."""
     parts = [
         _VERSION,
         _text(metadata.instance_id),
@@ -108,7 +110,7 @@ def member_record(group_id: str, member_id: str, metadata: MemberMetadata) -> Lo
         _text(metadata.topic_regex),
         INT32.pack(metadata.rebalance_timeout_ms),
         _text(metadata.server_assignor),
-        _NO_TAGS,
+        _NO_TAGS if metadata.classic is None else _tagged(_classic(metadata.classic)),
     ]
     return LogRecord(_key(_MEMBER, group_id, member_id), b"".join(parts))
 
@@ -191,6 +193,16 @@ def _owned(owned: Owned) -> bytes:
     )
 
 
+def _classic(classic: ClassicMetadata) -> bytes:
+    """Encode what only members of the classic protocol say. It is nullable in Kafka, and so begins
+    with a 1."""
+    protocols = (
+        _text(name) + compact_length(len(metadata)) + metadata + _NO_TAGS
+        for name, metadata in classic.protocols
+    )
+    return b"\1" + INT32.pack(classic.session_timeout_ms) + _array(protocols) + _NO_TAGS
+
+
 def _text(text: str | None) -> bytes:
     return compact_length(-1) if text is None else compact_text_field(text)
 
@@ -246,6 +258,9 @@ class _FlexibleReader(CoordinatorRecordReader):
             raise UnknownRecord(f"an array of {count} elements in {len(self._record)} bytes")
         return [read() for _ in range(count)]
 
+    def compact_data(self) -> bytes:
+        return self._take(max(0, self.compact_length()))
+
     def topic_id(self) -> TopicId:
         return TopicId(self._take(ID_BYTES))
 
@@ -273,8 +288,23 @@ def _read_member(reader: _FlexibleReader) -> MemberMetadata:
         reader.int32(),
         reader.optional_compact_text(),
     )
+    return metadata._replace(classic=_read_classic(reader.tags().get(0, b"")))
+
+
+def _read_classic(tagged: bytes) -> ClassicMetadata | None:
+    reader = _FlexibleReader(tagged)
+    if not tagged or reader.int8() < 0:
+        return None
+    session_timeout_ms = reader.int32()
+    protocols = reader.array(lambda: _read_protocol(reader))
     reader.tags()
-    return metadata
+    return ClassicMetadata(session_timeout_ms, tuple(protocols)) if protocols else None
+
+
+def _read_protocol(reader: _FlexibleReader) -> tuple[str, bytes]:
+    name, metadata = reader.compact_text(), reader.compact_data()
+    reader.tags()
+    return name, metadata
 
 
 def _read_target_epoch(reader: _FlexibleReader) -> TargetEpoch:

@@ -35,11 +35,33 @@ class MemberState(IntEnum):
     """The member is in its newest epoch, and waits for partitions that others still have."""
 
 
+class ClassicMetadata(NamedTuple):
+    """What a member of the classic protocol says beyond ``MemberMetadata``, as the log has it.
+
+    ``protocols`` has each assignment strategy with the member's subscription, the preferred one
+    first.
+    """
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+    @property
+    def protocol_name(self) -> str:
+        """The protocol that the member is told, which is the one that it prefers."""
+        return self.protocols[0][0]
+
+    @property
+    def protocol_names(self) -> frozenset[str]:
+        """The names of its protocols; a client may send the same one twice."""
+        return frozenset(name for name, _ in self.protocols)
+
+
 class MemberMetadata(NamedTuple):
     """What a member says of itself, as the log has it.
 
     ``topic_regex`` is empty if the member subscribes to no regular expression, and
-    ``server_assignor`` is None if it leaves the choice to the group.
+    ``server_assignor`` is None if it leaves the choice to the group. ``classic`` is None if the
+    member uses the consumer protocol.
     """
 
     instance_id: str | None
@@ -50,6 +72,7 @@ class MemberMetadata(NamedTuple):
     topic_regex: str
     rebalance_timeout_ms: int
     server_assignor: str | None
+    classic: ClassicMetadata | None = None
 
 
 class CurrentAssignment(NamedTuple):
@@ -118,15 +141,21 @@ class ConsumerMember:
         self.session_deadline_ms = NEVER_MS
         """The time at which the member is removed if it stays silent."""
         self.rebalance_deadline_ms = NEVER_MS
-        """The time at which the member is removed if it has not given up partitions by then."""
+        """The time at which the member is removed if it has not done its next step by then: given
+        up partitions, or, with the classic protocol, joined again or asked for its assignment."""
 
     def expire_at(self, deadline_ms: int) -> None:
         """Set the time at which the member is removed if it stays silent."""
         self.session_deadline_ms = deadline_ms
 
-    def give_up_by(self, deadline_ms: int) -> None:
-        """Set the time by which the member must have given up partitions."""
+    def act_by(self, deadline_ms: int) -> None:
+        """Set the time by which the member must have done its next step."""
         self.rebalance_deadline_ms = deadline_ms
+
+    @property
+    def is_classic(self) -> bool:
+        """Whether the member uses the classic protocol."""
+        return self.metadata.classic is not None
 
     @property
     def deadline_ms(self) -> int:

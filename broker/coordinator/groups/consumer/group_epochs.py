@@ -134,6 +134,29 @@ class GroupEpochs:
         """Return the target assignment of a member; empty while it has none."""
         return self._target.get(member_id, {})
 
+    def all_records(self) -> list[LogRecord]:
+        """Return the records of the whole group, for a log that has none of it yet."""
+        group_id = self.group_id
+        epoch = log_format.GroupEpoch(self.epoch, self._metadata_hash)
+        records = [log_format.group_record(group_id, epoch)]
+        for member in self.members:
+            about, target = member.member_id, self.target_of(member.member_id)
+            records.append(log_format.member_record(group_id, about, member.metadata))
+            if target:
+                records.append(log_format.target_record(group_id, about, target))
+            records.append(log_format.current_record(group_id, about, member.current))
+        target_epoch = log_format.TargetEpoch(self.target_epoch, 0)
+        return [*records, log_format.target_epoch_record(group_id, target_epoch)]
+
+    def all_tombstones(self) -> list[LogRecord]:
+        """Return the records that remove the whole group from the log; its offsets stay."""
+        records = log_format.group_tombstones(self.group_id)
+        for member in self.members:
+            records += log_format.member_tombstones(self.group_id, member.member_id)
+        for regex in self.regexes:
+            records.append(log_format.regex_tombstone(self.group_id, regex))
+        return records
+
     # -- epochs ----------------------------------------------------------------------------------
 
     def topics_changed(self) -> list[LogRecord]:
@@ -164,16 +187,27 @@ class GroupEpochs:
         return before != self._metadata_hash
 
     def _set_session(self, member: ConsumerMember, now_ms: int) -> None:
-        member.expire_at(now_ms + self._limits.session_timeout_ms)
+        classic = member.metadata.classic
+        timeout_ms = self._limits.session_timeout_ms
+        member.expire_at(now_ms + (timeout_ms if classic is None else classic.session_timeout_ms))
         self._wake_by(member.session_deadline_ms)
 
     def _set_revocation(self, member: ConsumerMember, now_ms: int) -> None:
-        """Let the member give partitions up within its rebalance timeout, if it has to."""
+        """Let the member give partitions up within its rebalance timeout, if it has to.
+
+        A member of the classic protocol does so by joining again, as soon as it is told to.
+        """
+        if member.is_classic:
+            return
         if member.current.state is MemberState.UNREVOKED_PARTITIONS:
-            member.give_up_by(now_ms + member.metadata.rebalance_timeout_ms)
-            self._wake_by(member.rebalance_deadline_ms)
+            self._must_act(member, now_ms)
         else:
-            member.give_up_by(NEVER_MS)
+            member.act_by(NEVER_MS)
+
+    def _must_act(self, member: ConsumerMember, now_ms: int) -> None:
+        """Let the member do its next step within its rebalance timeout."""
+        member.act_by(now_ms + member.metadata.rebalance_timeout_ms)
+        self._wake_by(member.rebalance_deadline_ms)
 
     def _wake_by(self, deadline_ms: int) -> None:
         self.next_deadline_ms = min(self.next_deadline_ms, deadline_ms)

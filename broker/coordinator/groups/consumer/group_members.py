@@ -1,7 +1,7 @@
 """The members of a consumer group, which of them owns a partition, and what they subscribe to."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from quorate.broker.coordinator.groups.consumer.consumer_member import (
     ConsumerMember,
@@ -32,6 +32,10 @@ class GroupMembers:
         self.topic_regexes: Counter[str] = Counter()
         """The regular expressions that members subscribe to, with the number of these members."""
         self._assignors: Counter[str] = Counter()
+        self._classic_count = 0
+        self._classic_protocols: Counter[str] = Counter()
+        """The protocols of the members of the classic protocol, with the number of these
+        members."""
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -61,6 +65,19 @@ class GroupMembers:
     def preferred_assignor(self) -> str | None:
         """Return the assignor that most members ask for, or None if none does."""
         return max(self._assignors, key=lambda name: (self._assignors[name], name), default=None)
+
+    @property
+    def all_classic(self) -> bool:
+        """Whether there are members, and all of them use the classic protocol."""
+        return self._classic_count == len(self._by_id) > 0
+
+    def supports_any(self, names: Iterable[str], without: ConsumerMember | None) -> bool:
+        """Return whether all members of the classic protocol, except ``without``, support one of
+        those protocols."""
+        classic = None if without is None else without.metadata.classic
+        own = frozenset[str]() if classic is None else classic.protocol_names
+        others = self._classic_count - (classic is not None)
+        return any(self._classic_protocols[name] - (name in own) == others for name in names)
 
     def add(self, member: ConsumerMember) -> None:
         """Add a member, with the partitions that it owns."""
@@ -130,6 +147,10 @@ class GroupMembers:
             _add(self.topic_regexes, metadata.topic_regex, by)
         if metadata.server_assignor is not None:
             _add(self._assignors, metadata.server_assignor, by)
+        if metadata.classic is not None:
+            self._classic_count += by
+            for name in metadata.classic.protocol_names:
+                _add(self._classic_protocols, name, by)
         if metadata.instance_id is not None:
             if by > 0:
                 self._static_ids[metadata.instance_id] = member.member_id

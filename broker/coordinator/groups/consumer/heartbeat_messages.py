@@ -8,6 +8,7 @@ from quorate.broker.coordinator.groups.consumer.consumer_member import (
     JOINING_EPOCH,
     LEAVING_EPOCH,
     STATIC_LEAVING_EPOCH,
+    ClassicMetadata,
     MemberMetadata,
     Owned,
     Partitions,
@@ -26,7 +27,8 @@ class HeartbeatRequest(NamedTuple):
     """A heartbeat. What is None, or a timeout of -1, is as the member said it before.
 
     ``claimed`` are the partitions that the member has. An empty ``topic_regex`` ends the
-    subscription to a regular expression.
+    subscription to a regular expression. ``classic`` is not None if this is a member of the classic
+    protocol that joins.
     """
 
     member_id: str
@@ -40,6 +42,7 @@ class HeartbeatRequest(NamedTuple):
     topic_regex: str | None = None
     server_assignor: str | None = None
     claimed: Partitions | None = None
+    classic: ClassicMetadata | None = None
 
     @property
     def joins(self) -> bool:
@@ -71,6 +74,7 @@ class HeartbeatRequest(NamedTuple):
             before.topic_regex if self.topic_regex is None else self.topic_regex,
             before.rebalance_timeout_ms if timeout_ms == UNCHANGED_TIMEOUT else timeout_ms,
             before.server_assignor if self.server_assignor is None else self.server_assignor,
+            self.classic,
         )
 
 

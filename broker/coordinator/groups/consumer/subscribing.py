@@ -68,6 +68,8 @@ class Subscribing(GroupEpochs):
         if before is None or metadata != known:
             self.members.describe(member, metadata)
             records.append(log_format.member_record(self.group_id, member.member_id, metadata))
+            if (metadata.classic is None) != (known.classic is None):
+                self._set_revocation(member, now_ms)
         regex_changed = metadata.topic_regex != known.topic_regex
         if regex_changed:
             records += self._forget_regex(known.topic_regex)
@@ -117,7 +119,9 @@ class Subscribing(GroupEpochs):
             if static.current.epoch == STATIC_LEAVING_EPOCH:
                 return None, static
             return static, None  # The answer to its first join was lost.
-        if static.current.epoch != STATIC_LEAVING_EPOCH:
+        # A process of the classic protocol does not say that it leaves for a while.
+        says_it_leaves = not static.is_classic and request.classic is None
+        if says_it_leaves and static.current.epoch != STATIC_LEAVING_EPOCH:
             raise KafkaError(
                 errors_pb2.UNRELEASED_INSTANCE_ID,
                 f"instance id {instance_id!r} is in use by member {static.member_id!r}",

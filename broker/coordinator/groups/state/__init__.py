@@ -7,5 +7,6 @@ tasks.
 - ``classic_group``: syncing, heartbeats, leaving and expiry (Kafka's classic protocol).
 - ``joining``: joining and rebalancing.
 - ``members``: the members of a group and what they have in common.
+- ``embedded_protocol``: what members say to each other through the broker.
 - ``group_effects``: the requests of a group, its answers, and the work that it asks for.
 """

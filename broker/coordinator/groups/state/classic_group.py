@@ -37,6 +37,30 @@ from quorate_proto.v1 import errors_pb2
 class ClassicGroup(Joining):
     """One group. Its methods are events; most return effects or a Kafka error code."""
 
+    # -- changing the protocol -------------------------------------------------------------------
+
+    def begin_without_leader(self, now_ms: int) -> None:
+        """Ask all members to join again, because the group was of the consumer protocol before, and
+        none of them has assigned yet. Nobody waits for an answer."""
+        self.protocol_name = self.members.elect_protocol()
+        self._begin_rebalance(now_ms)
+
+    def dissolve(self) -> tuple[GroupEffect, ...]:
+        """Ask everybody who waits to join again, because the group changes to the consumer
+        protocol. This group is not used any more."""
+        code = errors_pb2.REBALANCE_IN_PROGRESS
+        effects = [
+            joining_failed(written.reply.token, code)
+            for written in self._writing.values()
+            if written.reply is not None
+        ]
+        for member in self.members:
+            if member.joining is not None:
+                effects.append(joining_failed(member.joining, code, member.member_id))
+            if member.syncing is not None:
+                effects.append(syncing_failed(member.syncing, code))
+        return tuple(effects)
+
     # -- the assignment --------------------------------------------------------------------------
 
     def sync(self, request: SyncRequest, now_ms: int) -> tuple[GroupEffect, ...]:

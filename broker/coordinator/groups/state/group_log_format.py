@@ -72,7 +72,11 @@ def stored(group: ClassicGroup, now_wall_ms: int) -> StoredGroup:
 
 def restored(group_id: str, kept: StoredGroup, limits: GroupLimits, now_ms: int) -> ClassicGroup:
     """Return the group from the log; each member gets its full session timeout from ``now_ms``
-    on."""
+    on.
+
+    If it has members and no leader, it was of the consumer protocol before, and none of them has
+    assigned yet.
+    """
     group = ClassicGroup(group_id, limits)
     group.restore(
         [_restored_member(each, kept.protocol_name or "") for each in kept.members],
@@ -82,6 +86,8 @@ def restored(group_id: str, kept: StoredGroup, limits: GroupLimits, now_ms: int)
         protocol_name=kept.protocol_name,
         leader_id=kept.leader_id or "",
     )
+    if kept.members and kept.leader_id is None:
+        group.begin_without_leader(now_ms)
     return group
 
 

@@ -231,6 +231,11 @@ class Members:
             self._supporters[name] - (name in own) == others for name in names
         )
 
+    @property
+    def have_one_protocol(self) -> bool:
+        """Return whether there is a protocol that all members support."""
+        return len(self._by_id) in self._supporters.values()
+
     def elect_protocol(self) -> str:
         """Return the protocol that most members prefer among those that all support.
 
