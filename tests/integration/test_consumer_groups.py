@@ -3,7 +3,7 @@ fail, and no partition has two consumers.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
 from confluent_kafka import (
@@ -32,7 +32,16 @@ CONFIG = {
     "group.consumer.session.timeout.ms": 6_000,
     "group.consumer.min.session.timeout.ms": 6_000,
     "group.consumer.assignment.interval.ms": 100,
+    "group.initial.rebalance.delay.ms": 0,
 }
+CONSUMER = {"group.protocol": "consumer"}
+EAGER = {
+    "group.protocol": "classic",
+    "partition.assignment.strategy": "range",
+    "session.timeout.ms": 6_000,
+    "heartbeat.interval.ms": 300,
+}
+COOPERATIVE = EAGER | {"partition.assignment.strategy": "cooperative-sticky"}
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +62,12 @@ class Member:
     """A consumer in a thread of its own, which notes what it has, and commits what it has read."""
 
     def __init__(
-        self, cluster: RunningCluster, notes: "Notes", name: str, topics: list[str]
+        self,
+        cluster: RunningCluster,
+        notes: "Notes",
+        name: str,
+        topics: list[str],
+        protocol: Mapping[str, str | int] = CONSUMER,
     ) -> None:
         self.name = name
         self._notes = notes
@@ -62,7 +76,7 @@ class Member:
             {
                 "bootstrap.servers": cluster.bootstrap,
                 "group.id": notes.group_id,
-                "group.protocol": "consumer",
+                **protocol,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "client.id": name,
@@ -101,6 +115,7 @@ class Member:
         self._notes.revoked(self.name, [(each.topic, each.partition) for each in partitions])
 
     def leave(self) -> None:
+        self._notes.leaving.add(self.name)
         self._stop.set()
         self._thread.join()
 
@@ -117,6 +132,9 @@ class Notes:
         self.owners: dict[Place, str] = {}
         self.read: dict[Place, set[int]] = {}
         self.rebalanced: list[str] = []
+        self.leaving: set[str] = set()
+        self.emptied: list[str] = []
+        """The members that had nothing left, though they did not leave."""
         self._committed: dict[Place, int] = {}
         self._lock = threading.Lock()
 
@@ -135,6 +153,8 @@ class Notes:
             for place in places:
                 if self.owners.get(place) == member:
                     del self.owners[place]
+            if member not in self.leaving and member not in self.owners.values():
+                self.emptied.append(member)
 
     def consumed(self, member: str, place: Place, offset: int) -> None:
         with self._lock:
@@ -200,6 +220,67 @@ def test_members_come_and_go_and_coordinators_fail(cluster: RunningCluster) -> N
         for member in members:
             member.leave()
     assert not notes.faults
+
+
+def type_of(cluster: RunningCluster, notes: Notes) -> ConsumerGroupType:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    return admin.describe_consumer_groups([notes.group_id])[notes.group_id].result().type
+
+
+def roll(
+    cluster: RunningCluster,
+    notes: Notes,
+    members: list[Member],
+    protocol: Mapping[str, str | int],
+    *,
+    kill: bool = False,
+) -> None:
+    """Restart the members with another protocol, one by one; perhaps the coordinator fails between
+    two of them."""
+    share = PARTITIONS // len(members)
+    for number in range(len(members)):
+        members.pop(0).leave()
+        name = f"{notes.group_id}-{len(notes.leaving)}"
+        members.append(Member(cluster, notes, name, [TOPIC], protocol))
+        wait_until(lambda: notes.shares() == [share] * len(members), f"{name} has its share")
+        if kill and not number:
+            stopped = coordinator(cluster, notes.group_id)
+            cluster.kill_broker(stopped)
+            cluster.restart_broker(stopped)
+
+
+@pytest.mark.parametrize(
+    "classic",
+    [
+        pytest.param(COOPERATIVE, id="cooperative"),
+        pytest.param(EAGER, id="eager", marks=pytest.mark.slow),
+    ],
+)
+def test_members_change_their_protocol_one_by_one(
+    cluster: RunningCluster, classic: Mapping[str, str | int]
+) -> None:
+    strategy = str(classic["partition.assignment.strategy"])
+    notes = Notes(f"migrating-{strategy}")
+    members = [Member(cluster, notes, f"{strategy}-{n}", [TOPIC], classic) for n in range(2)]
+    try:
+        produce(cluster, 60)
+        wait_until(lambda: notes.shares() == [3, 3], "two members share")
+        notes.emptied.clear()
+        assert type_of(cluster, notes) is ConsumerGroupType.CLASSIC
+        roll(cluster, notes, members, CONSUMER, kill=True)
+        assert type_of(cluster, notes) is ConsumerGroupType.CONSUMER
+        produce(cluster, 60)
+        roll(cluster, notes, members, classic)
+        assert type_of(cluster, notes) is ConsumerGroupType.CLASSIC
+        produce(cluster, 60)
+        wait_until(all_read(notes, 30), "all is read")
+        wait_until_whole(cluster)
+    finally:
+        for member in members:
+            member.leave()
+    assert not notes.faults
+    if classic is COOPERATIVE:
+        assert not notes.emptied, "nobody stops because another one is restarted"
 
 
 def test_topics_grow_and_match_without_any_clients_doing(cluster: RunningCluster) -> None:

@@ -102,6 +102,20 @@ def test_most_members_do_not_notice_that_another_one_joins(world: World) -> None
     assert max(lost) == 1
 
 
+def test_a_member_does_not_stop_because_two_others_change_at_once(world: World) -> None:
+    first, second = joined(world, "a"), joined(world, "b")
+    for client in (first, second, first, second):
+        client.heartbeat()
+        client.do_as_told()
+    had = set(second.has)
+    assert len(had) == 2
+    first.leave()
+    world.make_target()
+    joined(world, "c")
+    second.heartbeat()
+    assert second.told == had, "it keeps what it has, and not what it was to get meanwhile"
+
+
 # -- epochs --------------------------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ from quorate.broker.coordinator.groups.consumer.consumer_log_format import (
     TargetEpoch,
 )
 from quorate.broker.coordinator.groups.consumer.consumer_member import (
+    ClassicMetadata,
     CurrentAssignment,
     MemberMetadata,
     MemberState,
@@ -29,6 +30,17 @@ TOPIC_HEX: Final = TOPIC.hex()
 EPOCH: Final = GroupEpoch(7, -5)
 METADATA: Final = MemberMetadata(
     "i", None, "c", "/h", frozenset({"a", "b"}), "x.*", 60_000, "range"
+)
+CLASSIC: Final = MemberMetadata(
+    "i",
+    None,
+    "c",
+    "/h",
+    frozenset({"a", "b"}),
+    "",
+    60_000,
+    None,
+    ClassicMetadata(45_000, (("range", b"\1\2\3"),)),
 )
 TARGET_EPOCH: Final = TargetEpoch(7, 1_000)
 TARGET: Final = {TOPIC: frozenset({0, 300})}
@@ -51,6 +63,13 @@ WRITTEN: Final[list[tuple[LogRecord, str, str, ConsumerGroupKey, object]]] = [
         "00000269000263032f68030261026204782e2a0000ea600672616e676500",
         ConsumerGroupKey(5, "g", "m"),
         METADATA,
+    ),
+    (
+        log_format.member_record("g", "m", CLASSIC),
+        "000500016700016d",
+        "00000269000263032f680302610262010000ea6000010012010000afc8020672616e6765040102030000",
+        ConsumerGroupKey(5, "g", "m"),
+        CLASSIC,
     ),
     (
         log_format.target_epoch_record("g", TARGET_EPOCH),

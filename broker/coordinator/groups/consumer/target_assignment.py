@@ -8,7 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from quorate.broker.common.steps import Steps
-from quorate.broker.coordinator.groups.consumer.consumer_member import Partitions
+from quorate.broker.coordinator.groups.consumer.consumer_member import (
+    NOTHING_OWNED,
+    Owned,
+    Partitions,
+)
 from quorate.common.types import TopicId
 
 NO_PARTITIONS: Final[Partitions] = {}
@@ -18,11 +22,15 @@ PARTITIONS_IN_A_STEP: Final = 256
 
 
 class Subscriber(NamedTuple):
-    """A member as an assignor sees it. Members with the same topics share one ``topic_ids``."""
+    """A member as an assignor sees it. Members with the same topics share one ``topic_ids``.
+
+    ``owned`` is what the member has now, which may not be all of its former target yet.
+    """
 
     member_id: str
     instance_id: str | None
     topic_ids: tuple[TopicId, ...]
+    owned: Owned = NOTHING_OWNED
 
 
 class Assigning(NamedTuple):

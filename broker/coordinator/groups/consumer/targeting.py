@@ -76,7 +76,8 @@ class Targeting(Subscribing):
             if names not in ids_of:
                 ids_of[names] = self._existing(names, counts)
             topic_ids = ids_of[names]
-            subscribers.append(Subscriber(member.member_id, member.metadata.instance_id, topic_ids))
+            instance_id, owned = member.metadata.instance_id, member.current.assigned
+            subscribers.append(Subscriber(member.member_id, instance_id, topic_ids, owned))
             if not number % MEMBERS_IN_A_STEP:
                 yield
         return Assigning(subscribers, counts, former)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from quorate.broker.common.steps import Steps
-from quorate.broker.coordinator.groups.consumer.consumer_member import Partitions
+from quorate.broker.coordinator.groups.consumer.consumer_member import Owned, Partitions
 from quorate.broker.coordinator.groups.consumer.target_assignment import (
     MEMBERS_IN_A_STEP,
     NO_PARTITIONS,
@@ -53,7 +53,7 @@ def _assign_alike(assigning: Assigning) -> Steps[TargetAssignment]:
     for place, each in enumerate(subscribers):
         quota = least + (extra > 0)
         former = assigning.former.get(each.member_id, NO_PARTITIONS)
-        kept, given_up = _up_to(quota, former, counts)
+        kept, given_up = _up_to(quota, former, each.owned, counts)
         free += given_up
         room = quota - sum(map(len, kept.values()))
         others_can_take_extra = len(subscribers) - place > extra
@@ -99,10 +99,11 @@ def _unassigned(
 
 
 def _up_to(
-    quota: int, former: Partitions, counts: Mapping[TopicId, int]
+    quota: int, former: Partitions, owned: Owned, counts: Mapping[TopicId, int]
 ) -> tuple[Partitions, list[_TopicPartition]]:
     """Return what a member keeps of its former target, and what it gives up to others.
 
+    It keeps what it has rather than what it was to get, so that it does not stop in between.
     ``counts`` has the partitions of each topic that the member subscribes to now.
     """
     kept: dict[TopicId, frozenset[int]] = {}
@@ -113,7 +114,8 @@ def _up_to(
         if count <= max(partitions, default=0):
             existing = frozenset(p for p in partitions if p < count)
         if len(existing) > quota:
-            ordered = sorted(existing)
+            has = owned.get(topic_id, {})
+            ordered = [*sorted(existing & has.keys()), *sorted(existing - has.keys())]
             given_up += [(topic_id, p) for p in ordered[quota:]]
             existing = frozenset(ordered[:quota])
         if existing:
