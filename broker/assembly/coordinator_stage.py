@@ -39,7 +39,7 @@ class CoordinatorStage:
             ShardClock(environment.now_ms, environment.wall_clock_ms),
             cache.partition_count,
             lambda: str(UUID(bytes=environment.random_bytes(ID_BYTES))),
-            ConsumerGroupParts.of(config, cache, shared.turns),
+            ConsumerGroupParts.of(config, cache, shared.turns, shared.live.of_group),
         )
         self.markers = MarkerSender(
             WatchedLeaders(shared.images, shared.quorum),

@@ -72,6 +72,20 @@ GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS: Final = ConfigKey(
     at_least=0,
     doc="The least time between two target assignments of a consumer group (KIP-1263).",
 )
+GROUP_CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS: Final = ConfigKey(
+    name="group.consumer.min.assignment.interval.ms",
+    type=int,
+    default=0,
+    at_least=0,
+    doc="The least value of group.consumer.assignment.interval.ms.",
+)
+GROUP_CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS: Final = ConfigKey(
+    name="group.consumer.max.assignment.interval.ms",
+    type=int,
+    default=15_000,
+    at_least=0,
+    doc="The greatest value of group.consumer.assignment.interval.ms.",
+)
 GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS: Final = ConfigKey(
     name="group.consumer.regex.refresh.interval.ms",
     type=int,
@@ -109,6 +123,12 @@ def check_consumer_groups(config: Values) -> None:
         heartbeat,
         GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS,
         GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS,
+    )
+    _check_range(
+        config,
+        GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS,
+        GROUP_CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS,
+        GROUP_CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS,
     )
     if config[heartbeat] >= config[session]:
         raise ConfigError(

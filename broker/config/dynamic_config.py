@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Set
 from typing import Any, Final, Generic, NamedTuple, cast
 
 from quorate.broker.config.client_metrics_keys import CLIENT_METRICS
-from quorate.broker.config.group_keys import GROUP
+from quorate.broker.config.group_keys import GROUP, GroupKey
 from quorate.broker.config.spec import BROKER_SPEC
 from quorate.broker.config.topic_keys import TopicKey
 from quorate.broker.metadata.metadata_follower import MetadataFollower
@@ -144,10 +144,12 @@ def client_metrics_settings(
         yield Setting(key.name, key.default, ConfigSource.DEFAULT)
 
 
-def group_settings(image: Image, group: str, key: ConfigKey[T]) -> Iterator[Setting[T]]:
+def group_settings(
+    image: Image, file: Configuration, broker_id: BrokerId, group: str, group_key: GroupKey
+) -> Iterator[Setting[int]]:
     """Yield the value of a group key at every place that sets one. The group's own comes first."""
-    yield from _set_in(image.config(GROUP, group), key, ConfigSource.GROUP)
-    yield _default(key)
+    yield from _set_in(image.config(GROUP, group), group_key.key, ConfigSource.GROUP)
+    yield from broker_settings(image, file, broker_id, group_key.of_broker)
 
 
 def _set_in(
@@ -193,6 +195,18 @@ class LiveConfiguration:
             settings = topic_settings(image, self.file, self.broker_id, topic, topic_key)
             self._values[name] = next(settings).value
         return cast("T", self._values[name])
+
+    def of_group(self, group: str, group_key: GroupKey) -> int:
+        """Return the value of a key for a group, within the limits of this broker.
+
+        Values of groups are looked up each time, because there may be very many groups.
+        """
+        own = self._fresh().config(GROUP, group)
+        if group_key.key.name not in own:
+            return self[group_key.of_broker]
+        image = self._images.image
+        found = next(group_settings(image, self.file, self.broker_id, group, group_key))
+        return group_key.within_limits(found.value, self)
 
     def _fresh(self) -> Image:
         """Return the newest image. If its configuration has changed, the values that were looked up

@@ -83,7 +83,7 @@ class Bridge:
             authorizer=Authorizer(images, AuthorizerSettings.of(context.config)),
             audit_log=audit_log,
         )
-        AdministrationRequests(NO_TENURE, decisions).register(self._pipeline)
+        AdministrationRequests(NO_TENURE, decisions, context.config).register(self._pipeline)
         TokenRequests(
             context, tenure=NO_TENURE, writer=writer, events=self._events, decisions=decisions
         ).register(self._pipeline)

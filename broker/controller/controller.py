@@ -203,7 +203,7 @@ class Controller:
             self._reassignments,
             self._features,
             self._tokens,
-            AdministrationRequests(tenure, decisions),
+            AdministrationRequests(tenure, decisions, config),
             PipelineRequests(tenure, decisions, dependencies.clock_ms),
             ProducerIdRequests(tenure, decisions),
         ):

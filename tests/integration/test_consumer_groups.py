@@ -224,7 +224,9 @@ def test_members_come_and_go_and_coordinators_fail(cluster: RunningCluster) -> N
 
 def type_of(cluster: RunningCluster, notes: Notes) -> ConsumerGroupType:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-    return admin.describe_consumer_groups([notes.group_id])[notes.group_id].result().type
+    found = admin.describe_consumer_groups([notes.group_id])[notes.group_id].result().type
+    assert isinstance(found, ConsumerGroupType)
+    return found
 
 
 def roll(

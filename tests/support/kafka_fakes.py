@@ -446,7 +446,7 @@ def fake_groups(metadata: FakeMetadata, config: Values) -> GroupCoordinator:
         clock,
         metadata.partition_count,
         lambda: uuid4().hex,
-        ConsumerGroupParts.of(config, metadata, WorkTurns()),
+        ConsumerGroupParts.of(config, metadata, WorkTurns(), lambda _, key: config[key.of_broker]),
     )
     metadata.on_added[OFFSETS_TOPIC] = partial(_lead_all, groups)
     return groups

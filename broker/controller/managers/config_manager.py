@@ -9,10 +9,10 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.config.client_metrics_keys import CLIENT_METRICS, CLIENT_METRICS_SPEC
 from quorate.broker.config.dynamic_config import EVERY_BROKER, dynamic_key
-from quorate.broker.config.group_keys import GROUP, GROUP_SPEC
+from quorate.broker.config.group_keys import GROUP, GROUP_SPEC, check_group
 from quorate.broker.config.topic_keys import TOPIC_SPEC
 from quorate.broker.controller.managers.decisions import ControllerTenure, ItemDecision
-from quorate.common.configuration import ConfigError, ConfigKey, as_text, list_items
+from quorate.common.configuration import ConfigError, ConfigKey, Values, as_text, list_items
 from quorate.metadata_log.image import Image
 from quorate.metadata_log.records import ConfigSet
 from quorate_proto.v1 import admin_pb2, errors_pb2
@@ -41,23 +41,35 @@ E = TypeVar("E", bound=_Entity)
 
 
 def alter(
-    image: Image, changes: Sequence[admin_pb2.ConfigChange], *, tenure: ControllerTenure
+    image: Image,
+    changes: Sequence[admin_pb2.ConfigChange],
+    *,
+    tenure: ControllerTenure,
+    config: Values,
 ) -> list[ConfigDecision]:
-    """Change some keys of each entity. A refused entity never stops the others."""
-    return list(_decided(image, changes, tenure, _changed))
+    """Change some keys of each entity. A refused entity never stops the others.
+
+    ``config`` is that of this broker, whose limits hold for groups.
+    """
+    return list(_decided(image, changes, tenure, config, _changed))
 
 
 def replace(
-    image: Image, replacements: Sequence[admin_pb2.ConfigReplacement], *, tenure: ControllerTenure
+    image: Image,
+    replacements: Sequence[admin_pb2.ConfigReplacement],
+    *,
+    tenure: ControllerTenure,
+    config: Values,
 ) -> list[ConfigDecision]:
-    """Set the named keys of each entity, and unset all others."""
-    return list(_decided(image, replacements, tenure, _replaced))
+    """Set the named keys of each entity, and unset all others; ``config`` as for ``alter``."""
+    return list(_decided(image, replacements, tenure, config, _replaced))
 
 
 def _decided(
     image: Image,
     entities: Sequence[E],
     tenure: ControllerTenure,
+    config: Values,
     new_values: Callable[[E, KeyOf, Mapping[str, str]], NewValues],
 ) -> Iterator[ConfigDecision]:
     times = Counter((one.entity_type, one.entity_name) for one in entities)
@@ -74,6 +86,9 @@ def _decided(
             key_of = keys_of(image, kind, name)
             values = new_values(entity, key_of, known)
             checked = {key: _checked(key_of, key, value) for key, value in values.items()}
+            if kind == GROUP:
+                after = {**known, **checked}
+                check_group({key: value for key, value in after.items() if value}, config)
         except ConfigError as error:
             result.error_code, result.error_message = errors_pb2.INVALID_CONFIG, str(error)
             yield ItemDecision(result)

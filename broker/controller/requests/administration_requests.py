@@ -42,9 +42,12 @@ class AdministrationContext:
 class AdministrationRequests:
     """The handlers of changes that are a list of independent items."""
 
-    def __init__(self, tenure: ControllerTenure, decisions: DecisionWriter) -> None:
+    def __init__(
+        self, tenure: ControllerTenure, decisions: DecisionWriter, config: LiveConfiguration
+    ) -> None:
         self._tenure = tenure
         self._decisions = decisions
+        self._config = config
 
     def register(self, pipeline: CommandPipeline) -> None:
         """Handle these changes in ``pipeline``."""
@@ -60,7 +63,9 @@ class AdministrationRequests:
     ) -> admin_pb2.IncrementalAlterConfigsResponse:
         """Change some keys of each entity."""
         results = await self._decisions.write_each(
-            lambda image: config_manager.alter(image, request.changes, tenure=self._tenure),
+            lambda image: config_manager.alter(
+                image, request.changes, tenure=self._tenure, config=self._config
+            ),
             requester,
             validate_only=request.validate_only,
         )
@@ -71,7 +76,9 @@ class AdministrationRequests:
     ) -> admin_pb2.AlterConfigsResponse:
         """Set the named keys of each entity, and unset all others."""
         results = await self._decisions.write_each(
-            lambda image: config_manager.replace(image, request.replacements, tenure=self._tenure),
+            lambda image: config_manager.replace(
+                image, request.replacements, tenure=self._tenure, config=self._config
+            ),
             requester,
             validate_only=request.validate_only,
         )

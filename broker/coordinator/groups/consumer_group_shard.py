@@ -124,13 +124,15 @@ class ConsumerGroupShard(ShardDependencies):
         """
         known = self._groups.get(group_id)
         if known is not None and isinstance(known.group, ConsumerGroup) and known.work is not None:
+            known.group.configure(self._consumer_parts.limits_of(group_id))
             return known, known.group, known.work
         if not joins:
             what = "has no members" if known is None else "is a classic group"
             raise KafkaError(errors_pb2.GROUP_ID_NOT_FOUND, f"group {group_id!r} {what}")
         parts = self._consumer_parts
         if known is None:
-            new = KnownGroup(group := ConsumerGroup(group_id, parts.limits, parts.topics))
+            group = ConsumerGroup(group_id, parts.limits_of(group_id), parts.topics)
+            new = KnownGroup(group)
         else:
             group = self._upgraded(known)
             new = KnownGroup(group, known.offsets, writes=known.writes)
@@ -144,13 +146,14 @@ class ConsumerGroupShard(ShardDependencies):
         """
         classic, parts = known.group, self._consumer_parts
         assert isinstance(classic, ClassicGroup)
+        limits = parts.limits_of(classic.group_id)
         if classic.is_empty:
-            return ConsumerGroup(classic.group_id, parts.limits, parts.topics)
+            return ConsumerGroup(classic.group_id, limits, parts.topics)
         try:
             if not parts.migration_policy.upgrades:
                 policy = parts.migration_policy
                 raise NotMigratable(f"group.consumer.migration.policy is {policy.value}")
-            return upgraded(classic, parts.limits, parts.topics, self._clock.now_ms())
+            return upgraded(classic, limits, parts.topics, self._clock.now_ms())
         except NotMigratable as error:
             raise _not_upgraded(classic, str(error)) from error
 

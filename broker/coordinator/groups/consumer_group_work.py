@@ -77,7 +77,7 @@ class ConsumerGroupWork:
             wait_ms = max(0, self._next_target_ms - self._clock.now_ms())
             await asyncio.sleep(wait_ms / 1000)
             new = await self._parts.turns.carry_out(self._group.new_target(self._assignor()))
-            interval_ms = self._parts.limits.assignment_interval_ms
+            interval_ms = self._group.limits.assignment_interval_ms
             self._next_target_ms = self._clock.now_ms() + interval_ms
             wall_ms = self._clock.wall_ms()
             self._carry_out(lambda: self._group.take_target(new, wall_ms))

@@ -169,7 +169,7 @@ class GroupsInLog:
         """Return the groups that have members or offsets left."""
         for group_id, stored in self._consumer_groups.items():
             if stored.values:
-                group = stored.group(group_id, parts.limits, parts.topics, now_ms)
+                group = stored.group(group_id, parts.limits_of(group_id), parts.topics, now_ms)
                 yield KnownGroup(group, self._offsets.pop(group_id, CommittedOffsets()))
                 self._kept.pop(group_id, None)
         yield from self._classic_groups(limits, now_ms)

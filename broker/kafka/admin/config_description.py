@@ -20,7 +20,7 @@ from quorate.broker.config.dynamic_config import (
     new_topic_settings,
     topic_settings,
 )
-from quorate.broker.config.group_keys import GROUP, GROUP_SPEC
+from quorate.broker.config.group_keys import GROUP, GROUP_KEYS
 from quorate.broker.config.spec import BROKER_SPEC
 from quorate.broker.config.topic_keys import TOPIC_KEYS
 from quorate.broker.controller.managers.config_manager import keys_of
@@ -140,8 +140,8 @@ def _settings(
             yield key, list(client_metrics_settings(image, name, key))
         return
     if entity.entity_type == GROUP:
-        for key in GROUP_SPEC:
-            yield key, list(group_settings(image, name, key))
+        for _, group_key in sorted(GROUP_KEYS.items()):
+            yield group_key.key, list(group_settings(image, file, broker_id, name, group_key))
         return
     if name not in (EVERY_BROKER, str(broker_id)):
         raise KafkaError(

@@ -3,8 +3,9 @@
 ``metadata_version`` is Kafka's ``metadata.version``. Tools and user interfaces take the level of
 that for the release of Kafka that a cluster speaks like, and print it as one. So the newest level
 here is shown as that of Kafka 4.3, and each older one as a level before it. ``kraft.version`` is
-1, because voters can be added and removed (KIP-853), and ``group.version`` is 1, because groups of
-the consumer protocol are always served (KIP-848). The other features have one name everywhere.
+1, because voters can be added and removed (KIP-853). ``group.version`` is 1 where groups may use
+the consumer protocol (KIP-848), which ``inter_broker_protocol`` says. The other features have one
+name everywhere.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from typing import Final
 
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.kafka.wire.codec import Message
-from quorate.metadata_log.features import FEATURES, NEWEST_METADATA_VERSION
+from quorate.metadata_log.features import CONSUMER_GROUPS, FEATURES, NEWEST_METADATA_VERSION
 from quorate.metadata_log.image import METADATA_VERSION, Image
 from quorate_proto.v1 import errors_pb2
 
@@ -28,8 +29,10 @@ newest. The third is 3.6-IV2, which brought delegation tokens to KRaft, as our t
 
 _FIRST_VERSION_WITH_LEVEL_0: Final = 4
 
-_FIXED: Final[Mapping[str, int]] = {"group.version": 1, "kraft.version": 1}
-"""Features whose level is always this."""
+_GROUP_VERSION: Final = "group.version"
+
+_FIXED: Final[Mapping[str, int]] = {_GROUP_VERSION: 1, "kraft.version": 1}
+"""Features that have this level alone."""
 
 _NOT_HERE: Final[Mapping[str, str]] = {
     "eligible.leader.replicas.version": "there are no eligible leader replicas (KIP-966)",
@@ -56,10 +59,13 @@ def supported(version: int) -> list[Message]:
 
 def finalized(image: Image) -> list[Message]:
     """Return the features in force, for ApiVersions."""
-    levels = [_shown(name, level, level)[:2] for name, level in image.features.items() if level]
+    levels = dict(_shown(name, level, level)[:2] for name, level in image.features.items() if level)
+    levels |= _FIXED
+    if image.inter_broker_protocol < CONSUMER_GROUPS:
+        del levels[_GROUP_VERSION]
     return [
         {"name": name, "max_version_level": level, "min_version_level": level}
-        for name, level in sorted([*levels, *_FIXED.items()])
+        for name, level in sorted(levels.items())
     ]
 
 

@@ -51,7 +51,7 @@ async def consumer_group_heartbeat(
             "heartbeat_interval": 0,
         }
     leaves = answer.member_epoch < JOINING_EPOCH
-    interval_ms = services.groups.consumer_parts.limits.heartbeat_interval_ms
+    limits = services.groups.consumer_parts.limits_of(request["group_id"])
     assigned = answer.assigned
     values: Message = {
         "throttle_time": 0,
@@ -59,7 +59,7 @@ async def consumer_group_heartbeat(
         "error_message": None,
         "member_id": answer.member_id,
         "member_epoch": answer.member_epoch,
-        "heartbeat_interval": 0 if leaves else interval_ms,
+        "heartbeat_interval": 0 if leaves else limits.heartbeat_interval_ms,
         "assignment": None if assigned is None else {"topic_partitions": _by_topic_id(assigned)},
     }
     return values

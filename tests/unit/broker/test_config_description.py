@@ -138,11 +138,13 @@ def test_a_group_has_its_keys_whether_it_exists_or_not() -> None:
     cluster.set("group", "g", "consumer.session.timeout.ms", "50000")
     found = {one.name: one for one in described(cluster, "group", "g", more=True).entries}
     assert {name: (one.value, one.source) for name, one in found.items()} == {
+        "consumer.assignment.interval.ms": ("1000", 5),
         "consumer.heartbeat.interval.ms": ("5000", 5),
         "consumer.session.timeout.ms": ("50000", 8),
     }
     assert not any(one.read_only for one in found.values())
-    assert [one.value for one in found["consumer.session.timeout.ms"].synonyms] == [
-        "50000",
-        "45000",
+    synonyms = found["consumer.session.timeout.ms"].synonyms
+    assert [(one.name, one.value) for one in synonyms] == [
+        ("consumer.session.timeout.ms", "50000"),
+        ("group.consumer.session.timeout.ms", "45000"),
     ]

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from quorate.broker.config.dynamic_config import ConfigSource, LiveConfiguration, topic_settings
+from quorate.broker.config.group_keys import CONSUMER_SESSION_TIMEOUT
 from quorate.broker.config.listeners import FETCH_MAX_BYTES
 from quorate.broker.config.replication import FOLLOWER_REPLICATION_THROTTLED_RATE
 from quorate.broker.config.spec import BROKER_SPEC
@@ -69,6 +70,18 @@ def test_f3_a_topics_value_goes_before_all_that_its_broker_has() -> None:
     cluster.set("topic", "t", name, 5)
     assert PartitionLimits(cluster.live).min_insync_replicas("t") == 5
     assert PartitionLimits(cluster.live).min_insync_replicas("u") == 4
+
+
+def test_a_groups_value_goes_before_that_of_its_broker_within_its_limits() -> None:
+    cluster = Cluster(group_consumer_session_timeout_ms=50_000)
+    key = CONSUMER_SESSION_TIMEOUT
+    assert cluster.live.of_group("g", key) == 50_000
+    cluster.set("group", "g", key.key.name, 55_000)
+    assert (cluster.live.of_group("g", key), cluster.live.of_group("h", key)) == (55_000, 50_000)
+    cluster.set("group", "g", key.key.name, 99_000)
+    assert cluster.live.of_group("g", key) == 60_000, "another broker has let it pass"
+    cluster.set("group", "g", key.key.name, None)
+    assert cluster.live.of_group("g", key) == 50_000
 
 
 def test_f3_every_place_that_gives_a_value_is_named_in_order() -> None:

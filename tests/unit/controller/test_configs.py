@@ -16,6 +16,8 @@ from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.metadata import MetadataLogBuilder
 from tests.unit.controller.cluster import NO_CONTEXT, Cluster
 
+FILE = {"broker.id": "1", "quorum.bootstrap.servers": "localhost:1", "log.dir": "log"}
+CONFIG = BROKER_SPEC.parse(FILE)
 RATE = "leader.replication.throttled.rate"
 REPLICAS = "leader.replication.throttled.replicas"
 
@@ -31,7 +33,7 @@ class Configs:
 
     def alter(self, *changes: admin_pb2.ConfigChange) -> list[int]:
         tenure = ControllerTenure(BrokerId(1), self.log.image.controller_epoch)
-        decisions = config_manager.alter(self.log.image, changes, tenure=tenure)
+        decisions = config_manager.alter(self.log.image, changes, tenure=tenure, config=CONFIG)
         for decision in decisions:
             if decision.operation is not None:
                 assert self.log.transact(decision.operation).ok
@@ -39,7 +41,9 @@ class Configs:
 
     def replace(self, *replacements: admin_pb2.ConfigReplacement) -> list[int]:
         tenure = ControllerTenure(BrokerId(1), self.log.image.controller_epoch)
-        decisions = config_manager.replace(self.log.image, replacements, tenure=tenure)
+        decisions = config_manager.replace(
+            self.log.image, replacements, tenure=tenure, config=CONFIG
+        )
         for decision in decisions:
             if decision.operation is not None:
                 assert self.log.transact(decision.operation).ok
@@ -48,7 +52,7 @@ class Configs:
     def why(self, change: admin_pb2.ConfigChange) -> str:
         """What a change is refused for."""
         tenure = ControllerTenure(BrokerId(1), self.log.image.controller_epoch)
-        (decision,) = config_manager.alter(self.log.image, [change], tenure=tenure)
+        (decision,) = config_manager.alter(self.log.image, [change], tenure=tenure, config=CONFIG)
         assert decision.operation is None
         return decision.result.error_message
 
@@ -310,3 +314,18 @@ async def test_f3_what_is_only_validated_is_not_written(cluster: Cluster) -> Non
 def test_what_is_no_broker_id_is_refused(name: str) -> None:
     change = admin_pb2.ConfigChange(entity_type="broker", entity_name=name, values={RATE: "1"})
     assert Configs().alter(change) == [errors_pb2.INVALID_REQUEST]
+
+
+def test_a_group_keeps_within_the_limits_of_the_brokers() -> None:
+    cluster = Configs()
+    limits = "from 45000 (group.consumer.min.session.timeout.ms) to 60000"
+    assert limits in cluster.why(change("group", "g", consumer_session_timeout_ms="44999"))
+    assert "to 15000" in cluster.why(change("group", "g", consumer_heartbeat_interval_ms="15001"))
+    assert "to 15000" in cluster.why(change("group", "g", consumer_assignment_interval_ms="15001"))
+    assert cluster.alter(change("group", "g", consumer_assignment_interval_ms="0")) == [0]
+    wide = {"group.consumer.max.heartbeat.interval.ms": 60_000}
+    config = BROKER_SPEC.parse({**FILE, **wide})
+    late = change("group", "g", consumer_heartbeat_interval_ms="45000")
+    tenure = ControllerTenure(BrokerId(1), cluster.log.image.controller_epoch)
+    (decision,) = config_manager.alter(cluster.log.image, [late], tenure=tenure, config=config)
+    assert "must be less than consumer.session.timeout.ms" in decision.result.error_message

@@ -2,9 +2,10 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from quorate.broker.common.errors import KafkaError
+from quorate.broker.config.group_keys import GroupKey
 from quorate.broker.config.spec import BROKER_SPEC
 from quorate.broker.coordinator.groups.consumer.group_topics import Topics
 from quorate.broker.coordinator.groups.consumer_group_parts import ConsumerGroupParts
@@ -94,12 +95,18 @@ class Led(LedPartition):
         return self._log.replay()
 
 
-def consumer_parts(topics: Topics) -> ConsumerGroupParts:
-    """What consumer groups share, with the default configuration."""
+def consumer_parts(
+    topics: Topics, set_for_groups: Mapping[tuple[str, GroupKey], int] | None = None
+) -> ConsumerGroupParts:
+    """What consumer groups share, with the default configuration but for what groups set."""
     config = BROKER_SPEC.parse(
         {"broker.id": "1", "quorum.bootstrap.servers": "localhost:1", "log.dir": "log"}
     )
-    return ConsumerGroupParts.of(config, topics, WorkTurns())
+
+    def of_group(group_id: str, key: GroupKey) -> int:
+        return (set_for_groups or {}).get((group_id, key), config[key.of_broker])
+
+    return ConsumerGroupParts.of(config, topics, WorkTurns(), of_group)
 
 
 class Place:
@@ -109,13 +116,14 @@ class Place:
         self.log = MemoryLog()
         self.wall_ms = 1_000_000
         self.topics = FakeTopics()
+        self.set_for_groups: dict[tuple[str, GroupKey], int] = {}
 
     def shard(self) -> GroupShard:
         """A new leader that knows nothing yet."""
         loop = asyncio.get_running_loop()
         clock = ShardClock(lambda: int(loop.time() * 1000), lambda: self.wall_ms)
         limits = GroupLimits(max_members=100, initial_delay_ms=0)
-        parts = consumer_parts(self.topics)
+        parts = consumer_parts(self.topics, self.set_for_groups)
         return GroupShard("__consumer_offsets-7", Led(self.log), limits, clock, parts)
 
     async def lead(self) -> GroupShard:

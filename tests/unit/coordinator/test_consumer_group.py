@@ -158,7 +158,7 @@ def test_who_is_no_member_must_join(world: World) -> None:
 
 def test_a_full_group_takes_nobody_in() -> None:
     world = World()
-    world.group._limits = world.limits._replace(max_members=1)
+    world.group.limits = world.limits._replace(max_members=1)
     first = joined(world, "a")
     assert Client(world, "b", ORDERS).heartbeat() == errors_pb2.GROUP_MAX_SIZE_REACHED
     assert first.heartbeat() == 0

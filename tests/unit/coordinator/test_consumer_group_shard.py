@@ -6,6 +6,10 @@ from collections.abc import Collection
 import pytest
 
 from quorate.broker.common.errors import KafkaError
+from quorate.broker.config.group_keys import (
+    CONSUMER_ASSIGNMENT_INTERVAL,
+    CONSUMER_SESSION_TIMEOUT,
+)
 from quorate.broker.coordinator.groups.consumer.consumer_group import ConsumerGroup
 from quorate.broker.coordinator.groups.consumer.consumer_member import Owned
 from quorate.broker.coordinator.groups.consumer.heartbeat_messages import (
@@ -203,6 +207,34 @@ async def test_topics_that_a_client_may_not_see_do_not_match(place: Place) -> No
 
     request = joins("a", topic_names=None, topic_regex="orders-.*")
     assert count(await shard.consumer_heartbeat("g", request, visible)) == 2
+
+
+# -- configurations of single groups -------------------------------------------------------------
+
+
+async def test_a_group_has_the_session_timeout_that_is_set_for_it(place: Place) -> None:
+    place.topics.create("orders", 4)
+    shard = await place.lead()
+    await beat(shard, joins("a"))
+    place.set_for_groups["g", CONSUMER_SESSION_TIMEOUT] = 60_000
+    await pass_time(40)
+    await beat(shard, beats("a", 1))
+    await pass_time(59)
+    assert not consumer_group(shard).is_empty, "since its last heartbeat"
+    await pass_time(2)
+    assert consumer_group(shard).is_empty
+
+
+async def test_a_group_has_the_interval_of_assignments_that_is_set_for_it(place: Place) -> None:
+    place.topics.create("orders", 4)
+    place.set_for_groups["g", CONSUMER_ASSIGNMENT_INTERVAL] = 10_000
+    shard = await place.lead()
+    await beat(shard, joins("a"))
+    second = beat(shard, joins("b"))
+    await pass_time(9)
+    assert not second.done()
+    await pass_time(2)
+    assert (await second).member_epoch == 2
 
 
 # -- beside classic groups -----------------------------------------------------------------------

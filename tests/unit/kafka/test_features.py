@@ -7,7 +7,11 @@ import pytest
 
 from quorate.broker.kafka.admin import kafka_features
 from quorate.common.types import MetadataOffset
-from quorate.metadata_log.features import NEWEST_INTER_BROKER_PROTOCOL, NEWEST_METADATA_VERSION
+from quorate.metadata_log.features import (
+    CONSUMER_GROUPS,
+    NEWEST_INTER_BROKER_PROTOCOL,
+    NEWEST_METADATA_VERSION,
+)
 from quorate.metadata_log.image import Image
 from quorate_proto.v1 import errors_pb2
 from tests.support.followers import ShownImage
@@ -125,6 +129,12 @@ def test_every_level_of_metadata_has_one_of_kafka_of_its_own(level: int) -> None
     assert own == ("metadata_version", level)
 
 
+def test_the_consumer_protocol_is_in_force_as_group_version_1() -> None:
+    image = Image(features=immutables.Map({"inter_broker_protocol": CONSUMER_GROUPS}))
+    shown = {one["name"]: one["max_version_level"] for one in kafka_features.finalized(image)}
+    assert shown["group.version"] == 1
+
+
 @pytest.mark.parametrize("version", [2, 3, 4])
 async def test_b4_clients_are_told_what_is_understood_and_what_is_in_force(
     inside: FakeBrokerInside, ask: Ask, version: int
@@ -145,9 +155,8 @@ async def test_b4_clients_are_told_what_is_understood_and_what_is_in_force(
     } == {
         "inter_broker_protocol": (1, 1),
         "metadata.version": (25, 25),
-        "group.version": (1, 1),
         "kraft.version": (1, 1),
-    }
+    }, "group.version is not in force where a broker may not know the consumer protocol"
     supported = {
         one.name: (one.min_version, one.max_version) for one in response.supported_features
     }

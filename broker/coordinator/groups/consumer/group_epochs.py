@@ -55,7 +55,7 @@ class GroupEpochs:
         self.target_epoch = 0
         self.members = GroupMembers(group_id)
         self.regexes = ResolvedRegexes()
-        self._limits = limits
+        self.limits = limits
         self._topics = topics
         self._target: dict[str, Partitions] = {}
         self._metadata_hash = 0
@@ -67,6 +67,10 @@ class GroupEpochs:
         self.next_deadline_ms = NEVER_MS
         """The time before which ``expire`` has nothing to do. It may be too early, and too late by
         one millisecond, or by one for each ``_MEMBERS_PER_MS`` members."""
+
+    def configure(self, limits: ConsumerGroupLimits) -> None:
+        """Take other limits. A session timeout holds from the next heartbeat of a member on."""
+        self.limits = limits
 
     # -- restoring -------------------------------------------------------------------------------
 
@@ -188,7 +192,7 @@ class GroupEpochs:
 
     def _set_session(self, member: ConsumerMember, now_ms: int) -> None:
         classic = member.metadata.classic
-        timeout_ms = self._limits.session_timeout_ms
+        timeout_ms = self.limits.session_timeout_ms
         member.expire_at(now_ms + (timeout_ms if classic is None else classic.session_timeout_ms))
         self._wake_by(member.session_deadline_ms)
 

@@ -90,11 +90,11 @@ class Subscribing(GroupEpochs):
 
         Both are None for a new member.
         """
-        if len(self.members) >= self._limits.max_members and request.member_id not in self.members:
+        if len(self.members) >= self.limits.max_members and request.member_id not in self.members:
             raise KafkaError(
                 errors_pb2.GROUP_MAX_SIZE_REACHED,
                 f"group {self.group_id!r} has {len(self.members)} members: "
-                f"{self._limits.max_members} at most (group.consumer.max.size)",
+                f"{self.limits.max_members} at most (group.consumer.max.size)",
             )
         if request.instance_id is not None:
             return self._static_member_of(request, request.instance_id)
