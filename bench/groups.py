@@ -1,9 +1,12 @@
-"""Consumer groups: offset commits, and how long a group takes to its first records.
+"""Consumer groups: offset commits, how long a group takes to its first records, and what changes of
+members cost with either protocol.
 
 Three brokers and __consumer_offsets in three replicas. Commits: so many consumers, each a group of
 its own, commit one after another. Joins: members of one group begin together, each is to read from
 a partition of its own; ``group.initial.rebalance.delay.ms`` is 0, which would otherwise be most of
-it. With ``KAFKA_HOME`` set, a Kafka of three brokers takes the same loads in turn.
+it. Changes: all members of a group join, one more joins, one leaves, with the classic protocol and
+with the consumer protocol (KIP-848); members heartbeat every second. With ``KAFKA_HOME`` set, a
+Kafka of three brokers takes the same loads in turn.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,17 +17,29 @@ from confluent_kafka.admin import AdminClient
 
 from bench._group_load import commit, join
 from bench._kafka_load import in_own_process
+from bench._rebalances import HEARTBEAT_S, rebalances
 from bench._support import Bench, median_row, percentile
 from bench.peers.processes import cpu_seconds
 from bench.produce_matrix.systems import KAFKA, QUORATE, System, kafka_if_installed, quorate
 from bench.produce_matrix.workload import Workload
 
 MEMBERS: Final = (1, 10, 100)
+CHANGING: Final = (10, 100, 1_000)
+"""The members of groups whose members change."""
 CONSUMERS: Final = ((1, 1), (10, 1), (100, 1), (10, 100))
 """The cases: the number of consumers, and the number of partitions that each of them commits."""
 PARTITIONS: Final = 100
 TOPIC: Final = "groups"
-SETTINGS: Final = {"group.initial.rebalance.delay.ms": 0}
+_HEARTBEAT_MS: Final = int(HEARTBEAT_S * 1000)
+SETTINGS: Final = {
+    "group.initial.rebalance.delay.ms": 0,
+    "group.consumer.heartbeat.interval.ms": _HEARTBEAT_MS,
+    "group.consumer.min.heartbeat.interval.ms": _HEARTBEAT_MS,
+}
+PROTOCOLS: Final = ("classic", "consumer")
+PARTITIONS_PER_MEMBER: Final = 2
+_REPLICAS_OF_MANY: Final = 1
+"""Of topics whose partitions are assigned and never read."""
 WARM_UP_ROUNDS: Final = 4
 HIGHER_IS_BETTER: Final = frozenset({"commits/s"})
 
@@ -92,6 +107,44 @@ class Comparison:
             "servers CPU ms": (cpu_seconds(system.pids) - before) * 1000,
         }
 
+    def changes(self, systems: Sequence[System], members: int) -> list[str]:
+        """Measure what changes of a group with so many members cost, by protocol."""
+        topic, partitions = f"{TOPIC}-{members}", PARTITIONS_PER_MEMBER * members
+        for system in systems:
+            system.create_topic(topic, Workload(partitions=partitions, replicas=_REPLICAS_OF_MANY))
+        missed: list[str] = []
+        for protocol in PROTOCOLS:
+            measured = [
+                {system.name: self._changes(system, protocol, topic, members) for system in systems}
+                for _ in range(self._bench.repetitions)
+            ]
+            for change in measured[0][QUORATE]:
+                case = {"protocol": protocol, "members": members, "change": change}
+                samples = {
+                    system.name: [of_all[system.name][change] for of_all in measured]
+                    for system in systems
+                }
+                missed += self._rows(case, samples)
+        return missed
+
+    @staticmethod
+    def _changes(
+        system: System, protocol: str, topic: str, members: int
+    ) -> dict[str, dict[str, float]]:
+        partitions = PARTITIONS_PER_MEMBER * members
+        done = in_own_process(
+            rebalances, system.bootstrap, protocol, topic, members, partitions, system.pids
+        )
+        return {
+            name: {
+                "settled ms": change.settled_s * 1000,
+                "most heartbeats": change.heartbeats,
+                "longest idle ms": change.idle_s * 1000,
+                "servers CPU ms": cpu_s * 1000,
+            }
+            for name, (change, cpu_s) in done.items()
+        }
+
     def _row(
         self,
         case: Mapping[str, str | int],
@@ -103,6 +156,11 @@ class Comparison:
         for _ in range(self._bench.repetitions):
             for system in systems:
                 samples[system.name].append(measure(system))
+        return self._rows(case, samples)
+
+    def _rows(
+        self, case: Mapping[str, str | int], samples: Mapping[str, Sequence[Mapping[str, float]]]
+    ) -> list[str]:
         medians = {name: median_row(of_one) for name, of_one in samples.items()}
         for name, figures in medians.items():
             self._bench.row({**case, "system": name}, figures)
@@ -147,6 +205,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for line in comparison.commits(systems, consumers, partitions)
         ]
         missed += [line for members in MEMBERS for line in comparison.joins(systems, members)]
+        for members in bench.pick(full=CHANGING, quick=CHANGING[:2]):
+            missed += comparison.changes(systems, members)
     bench.finish()
     if theirs:
         print("\n".join(["not ahead of Kafka:", *missed] if missed else ["ahead everywhere"]))

@@ -288,15 +288,15 @@ class Reader:
         return self._int(4)
 
     def text(self) -> str:
-        return self._take(max(0, self.int16())).decode()
+        return self.take(max(0, self.int16())).decode()
 
     def data(self) -> bytes:
-        return self._take(max(0, self.int32()))
+        return self.take(max(0, self.int32()))
 
     def _int(self, size: int) -> int:
-        return int.from_bytes(self._take(size), "big", signed=True)
+        return int.from_bytes(self.take(size), "big", signed=True)
 
-    def _take(self, size: int) -> bytes:
+    def take(self, size: int) -> bytes:
         begin, self._at = self._at, self._at + size
         return self._answer[begin : self._at]
 
