@@ -136,6 +136,7 @@ class FakeReplicas(ReplicaManager):
         self.logs: dict[TopicPartition, FakeLog] = {}
         self.produced: list[tuple[list[ProduceEntry], int, int]] = []
         self.errors: dict[TopicPartition, ProduceOutcome] = {}
+        self.fetch_errors: dict[TopicPartition, FetchOutcome] = {}
         self.deletions: dict[TopicPartition, DeleteOutcome] = {}
         self.asked_to_delete: list[tuple[list[DeleteRecordsPartition], int]] = []
         self.turns_given = 0
@@ -265,6 +266,8 @@ class FakeReplicas(ReplicaManager):
     def _read(self, want: FetchPartition, *, has_room: bool) -> FetchOutcome:
         if self._is_other(want.tp, want.topic_id):
             return FetchOutcome(errors_pb2.INCONSISTENT_TOPIC_ID)
+        if want.tp in self.fetch_errors:
+            return self.fetch_errors[want.tp]
         log = self._log(want.tp)
         if log is None:
             return FetchOutcome(errors_pb2.UNKNOWN_TOPIC_OR_PARTITION)

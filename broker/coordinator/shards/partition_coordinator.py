@@ -66,6 +66,8 @@ class PartitionCoordinator(ABC, Generic[S]):
         self._partition_count = partition_count
         self._shards: dict[int, S] = {}
         self._logs: dict[int, LedPartition] = {}
+        self._failed: set[int] = set()
+        """The partitions whose log was read and not understood, because of a fault of ours."""
         self._tasks = BackgroundTasks()
 
     @abstractmethod
@@ -93,6 +95,7 @@ class PartitionCoordinator(ABC, Generic[S]):
     def resign(self, partition: int) -> None:
         """Unload a partition that this broker no longer leads; it may never have led it."""
         self._logs.pop(partition, None)
+        self._failed.discard(partition)
         shard = self._shards.pop(partition, None)
         if shard is not None:
             shard.end(errors_pb2.NOT_COORDINATOR)
@@ -129,6 +132,12 @@ class PartitionCoordinator(ABC, Generic[S]):
                 f"{self._what} {name!r} is coordinated by another broker, or may be; look for it "
                 "again",
             )
+        if partition in self._failed:
+            raise KafkaError(
+                errors_pb2.COORDINATOR_NOT_AVAILABLE,
+                f"{self._what} {name!r}: {shard.name} failed to load, see the log of this broker; "
+                "another leader of that partition will try again",
+            )
         if shard.is_loading:
             raise KafkaError(
                 errors_pb2.COORDINATOR_LOAD_IN_PROGRESS,
@@ -139,7 +148,8 @@ class PartitionCoordinator(ABC, Generic[S]):
     @property
     def is_loading(self) -> bool:
         """Return whether a shard is still being loaded, so that answers may be incomplete."""
-        return any(shard.is_loading for shard in self._shards.values())
+        shards = self._shards.items()
+        return any(shard.is_loading and at not in self._failed for at, shard in shards)
 
     def answering(self) -> Iterator[tuple[int, S]]:
         """Yield the partitions that are loaded, and that this broker surely leads."""
@@ -167,5 +177,15 @@ class PartitionCoordinator(ABC, Generic[S]):
             except KafkaError as error:
                 _log.error("%s cannot be read, trying again: %s", shard.name, error.message)
                 await asyncio.sleep(_RETRY_S)
+            except Exception:
+                # The same records would fail again. Other partitions are not concerned.
+                _log.exception(
+                    "%s failed to load: what it coordinates is not available while this broker "
+                    "leads it",
+                    shard.name,
+                )
+                if self._shards.get(partition) is shard:
+                    self._failed.add(partition)
+                return
             else:
                 return

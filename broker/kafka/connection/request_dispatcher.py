@@ -351,12 +351,11 @@ def _can_be_refused(name: str, version: int) -> bool:
 def _put_throttle_time(encoded: Buffers, place: int, time_ms: int) -> None:
     """Write ``time_ms`` into an encoded response that has its throttle_time_ms at ``place``.
 
-    A negative place counts from the end of the response.
+    A negative place counts from the end of the first piece.
     """
-    index = 0 if place >= 0 else -1
-    piece = bytearray(encoded[index])
+    piece = bytearray(encoded[0])
     _INT32.pack_into(piece, place if place >= 0 else len(piece) + place, time_ms)
-    encoded[index] = bytes(piece)
+    encoded[0] = bytes(piece)
 
 
 def frame_response(request: Request, body: Buffers) -> Buffers:

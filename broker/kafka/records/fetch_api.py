@@ -13,9 +13,11 @@ from quorate.broker.config.client_keys import RACK_AWARE_SELECTOR, REPLICA_SELEC
 from quorate.broker.config.listeners import FETCH_MAX_BYTES
 from quorate.broker.kafka.allowed_topics import allowed_topics
 from quorate.broker.kafka.connection.requests import RequestContext
+from quorate.broker.kafka.records.current_leaders import WRONG_LEADER, current_leaders
 from quorate.broker.kafka.records.fetch_by_id import with_names
 from quorate.broker.kafka.records.fetch_messages import (
     FINAL_EPOCH,
+    FIRST_VERSION_WITH_LEADERS,
     NO_SESSION,
     FetchRequest,
     FetchResponse,
@@ -58,6 +60,14 @@ class FetchApi:
     async def handle(
         self, services: KafkaServices, context: RequestContext, request: FetchRequest
     ) -> FetchResponse:
+        response = await self._handle(services, context, request)
+        if context.version < FIRST_VERSION_WITH_LEADERS:
+            return response
+        return _with_leaders(services, context, response)
+
+    async def _handle(
+        self, services: KafkaServices, context: RequestContext, request: FetchRequest
+    ) -> FetchResponse:
         request = with_names(request, services.metadata)
         if request.replica_id >= 0:
             return _refused_follower(services, context, request)
@@ -76,6 +86,25 @@ class FetchApi:
         if begun is None:
             return await _without_session(services, context, request, near)
         return await _in_session(services, context, request, near, begun)
+
+
+def _with_leaders(
+    services: KafkaServices, context: RequestContext, response: FetchResponse
+) -> FetchResponse:
+    """Add the leaders of the partitions for which the client asked the wrong broker, or in an old
+    epoch (KIP-951).
+    """
+    topics = tuple(response.topics)
+    refused = [
+        (topic, number)
+        for topic, partitions in topics
+        for number, outcome in partitions
+        if outcome.error_code in WRONG_LEADER
+    ]
+    if not refused:
+        return response._replace(topics=topics)
+    leaders = current_leaders(services.metadata, context.listener, refused)
+    return response._replace(topics=topics, leaders=leaders)
 
 
 async def _partitions_to_keep(

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from quorate.broker.common.steps import Steps
+from quorate.broker.kafka.records.current_leaders import NO_LEADERS, CurrentLeaders, Leader
 from quorate.broker.kafka.wire.primitives import (
     ELEMENTS_IN_A_STEP,
     Buffers,
@@ -32,6 +33,9 @@ FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 """From this version on, topics have ids instead of names (KIP-516)."""
 _FIRST_VERSION_WITH_REPLICA_STATE: Final = 15
 _REPLICA_STATE_TAG: Final = 1
+FIRST_VERSION_WITH_LEADERS: Final = 16
+"""From this version on, a client that asked the wrong broker is told the leader (KIP-951)."""
+_LEADER_TAG: Final = 1
 _REQUEST: Final = struct.Struct(">iiiib")
 _REQUEST_15: Final = struct.Struct(">iiib")
 _SESSION: Final = struct.Struct(">ii")
@@ -215,19 +219,23 @@ TopicOutcomes: TypeAlias = Iterable[tuple[str | TopicId, Sequence[tuple[int, Fet
 
 
 class FetchResponse(NamedTuple):
-    """The response to a Fetch request, or its refusal."""
+    """The response to a Fetch request, or its refusal.
+
+    ``leaders`` are those of partitions that this broker does not lead, or not in that epoch.
+    """
 
     isolation_level: int
     topics: TopicOutcomes = ()
     error_code: int = errors_pb2.NONE
     session_id: int = NO_SESSION
+    leaders: CurrentLeaders = NO_LEADERS
 
 
 def encode(version: int, response: FetchResponse) -> Steps[Buffers]:
     """Encode a response, in steps. It consists of headers, with the log's own buffers between
     them, which are not copied.
     """
-    isolation_level, topics, error_code, session_id = response
+    isolation_level, topics, error_code, session_id, leaders = response
     flexible = version >= FIRST_FLEXIBLE_VERSION
     listed = tuple(topics)
     out = _ResponseBuffers()
@@ -240,7 +248,8 @@ def encode(version: int, response: FetchResponse) -> Steps[Buffers]:
         append_topic(out.small, topic, flexible)
         append_length(out.small, len(partitions), flexible)
         for place, (partition, outcome) in enumerate(partitions, start=1):
-            _append_partition(out, version, isolation_level, partition, outcome)
+            leader = leaders.of.get((topic, partition)) if leaders.of else None
+            _append_partition(out, version, isolation_level, partition, outcome, leader)
             if not place % ELEMENTS_IN_A_STEP:
                 yield
         if flexible:
@@ -248,7 +257,7 @@ def encode(version: int, response: FetchResponse) -> Steps[Buffers]:
         if not topics_done % ELEMENTS_IN_A_STEP:
             yield
     if flexible:
-        out.small.append(0)
+        leaders.append_endpoints(out.small)
     return out.buffers()
 
 
@@ -270,7 +279,12 @@ class _ResponseBuffers:
 
 
 def _append_partition(
-    out: _ResponseBuffers, version: int, isolation_level: int, partition: int, outcome: FetchOutcome
+    out: _ResponseBuffers,
+    version: int,
+    isolation_level: int,
+    partition: int,
+    outcome: FetchOutcome,
+    leader: Leader | None,
 ) -> None:
     flexible = version >= FIRST_FLEXIBLE_VERSION
     out.small += _PARTITION.pack(
@@ -286,7 +300,9 @@ def _append_partition(
         out.small += _INT32.pack(outcome.preferred_read_replica)
     append_length(out.small, outcome.size, flexible)
     out.append_records(outcome)
-    if flexible:
+    if leader is not None:
+        leader.append(out.small, _LEADER_TAG)
+    elif flexible:
         out.small.append(0)
 
 

@@ -18,7 +18,13 @@ from quorate.broker.common.errors import error_name
 from quorate.broker.common.steps import Steps
 from quorate.broker.config.internal_topics import INTERNAL_TOPICS
 from quorate.broker.kafka.connection.requests import CloseConnection, RequestContext
+from quorate.broker.kafka.records.current_leaders import (
+    NO_LEADERS,
+    CurrentLeaders,
+    current_leaders,
+)
 from quorate.broker.kafka.records.produce_messages import (
+    FIRST_VERSION_WITH_LEADERS,
     ProducedTopics,
     ProduceRequest,
     ProduceResponse,
@@ -45,6 +51,7 @@ from quorate_proto.v1 import errors_pb2
 PARTITIONS_AT_ONCE: Final = 64
 """The number of partitions up to which a request is appended without a break."""
 
+_NOT_LEADER: Final = errors_pb2.NOT_LEADER_OR_FOLLOWER
 _BYTES_OF_AN_OUTCOME: Final = 33
 _FIRST_WITH_ABORTABLE: Final = 11
 _FIRST_THAT_ADDS: Final = 12
@@ -75,7 +82,26 @@ async def handle(
     if request.acks == ACKS_NONE:
         _close_if_failed(admitted.names, outcomes)
         return ProduceResponse(None, outcomes)
-    return ProduceResponse(request.topics, outcomes)
+    return ProduceResponse(request.topics, outcomes, _leaders(services, context, request, outcomes))
+
+
+def _leaders(
+    services: KafkaServices,
+    context: RequestContext,
+    request: ProduceRequest,
+    outcomes: list[ProduceOutcome],
+) -> CurrentLeaders:
+    """Return the leaders of the partitions that this broker does not lead (KIP-951)."""
+    codes = {outcome.error_code for outcome in outcomes}
+    if context.version < FIRST_VERSION_WITH_LEADERS or _NOT_LEADER not in codes:
+        return NO_LEADERS
+    named = ((topic, index) for topic, partitions in request.topics for index, _ in partitions)
+    refused = (
+        each
+        for each, outcome in zip(named, outcomes, strict=True)
+        if outcome.error_code == _NOT_LEADER
+    )
+    return current_leaders(services.metadata, context.listener, refused)
 
 
 def begin(
@@ -93,14 +119,14 @@ def begin(
 class ProduceInProgress:
     """A request whose records are appended. It is ``Work``: its result is the encoded response."""
 
-    __slots__ = ("_admitted", "_begun_s", "_error", "_pending", "_request", "_services", "_version")
+    __slots__ = ("_admitted", "_begun_s", "_context", "_error", "_pending", "_request", "_services")
 
     def __init__(
         self, services: KafkaServices, context: RequestContext, request: ProduceRequest
     ) -> None:
         self._begun_s = time.perf_counter()
         self._services = services
-        self._version = context.version
+        self._context = context
         self._request = request
         self._error: Exception | None = None
         self._pending: DelayedProduce | None = None
@@ -141,7 +167,11 @@ class ProduceInProgress:
             raise self._error
         appended = [] if self._pending is None else self._pending.outcomes
         outcomes = _all_outcomes(self._request, self._admitted, appended)
-        encoded = at_once(encode(self._version, ProduceResponse(self._request.topics, outcomes)))
+        request, context = self._request, self._context
+        leaders = _leaders(self._services, context, request, outcomes)
+        encoded = at_once(
+            encode(context.version, ProduceResponse(request.topics, outcomes, leaders))
+        )
         spent_s = time.perf_counter() - self._begun_s
         self._services.figures.request_times["produce"].observe(spent_s)
         return encoded
@@ -302,6 +332,7 @@ class ProduceAnswer:
         self._version = version
         self._topics: ProducedTopics | None = []
         self._outcomes: list[ProduceOutcome] = []
+        self._leaders = NO_LEADERS
 
     @property
     def size(self) -> int:
@@ -309,6 +340,7 @@ class ProduceAnswer:
 
     def add(self, response: ProduceResponse) -> bool:
         self._outcomes += response.outcomes
+        self._leaders = self._leaders.and_those(response.leaders)
         if response.topics is None or self._topics is None:
             self._topics = None
             return True
@@ -320,4 +352,5 @@ class ProduceAnswer:
         return True
 
     def encode(self) -> Steps[Buffers]:
-        return encode(self._version, ProduceResponse(self._topics, self._outcomes))
+        answer = ProduceResponse(self._topics, self._outcomes, self._leaders)
+        return encode(self._version, answer)

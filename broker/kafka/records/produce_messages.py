@@ -6,6 +6,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from quorate.broker.common.steps import Steps
+from quorate.broker.kafka.records.current_leaders import NO_LEADERS, CurrentLeaders, Leader
 from quorate.broker.kafka.wire.primitives import (
     ELEMENTS_IN_A_STEP,
     Buffers,
@@ -20,6 +21,10 @@ from quorate.common.types import ID_BYTES, TopicId
 FIRST_FLEXIBLE_VERSION: Final = 9
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 """Versions 11 and 12 have the layout of 10 (KIP-890). From 13 on topics have no names (KIP-516)."""
+
+FIRST_VERSION_WITH_LEADERS: Final = 10
+"""From this version on, a client that asked the wrong broker is told the leader (KIP-951)."""
+_LEADER_TAG: Final = 0
 
 _ACKS_TIMEOUT: Final = struct.Struct(">hi")
 _INT32: Final = struct.Struct(">i")
@@ -53,10 +58,12 @@ class ProduceResponse(NamedTuple):
     """The outcome of each partition, in the order of the request.
 
     ``topics`` are the topics of the request, or None if the client expects no response (acks=0).
+    ``leaders`` are those of partitions that this broker does not lead.
     """
 
     topics: ProducedTopics | None
     outcomes: list[ProduceOutcome]
+    leaders: CurrentLeaders = NO_LEADERS
 
 
 def decode(version: int, cursor: Cursor) -> Steps[ProduceRequest]:
@@ -159,7 +166,9 @@ def _below_128(length: int) -> int:
 
 
 def throttle_place(version: int) -> int | None:
-    """Return the position of the throttle time. It is the last field, before any tagged fields."""
+    """Return the position of the throttle time. It is the last field, before any tagged fields,
+    whose number is the last byte of the first piece.
+    """
     if version < 1:
         return None
     return -5 if version >= FIRST_FLEXIBLE_VERSION else -4
@@ -171,6 +180,7 @@ def encode(version: int, response: ProduceResponse) -> Steps[Buffers]:
     if topics is None:
         return []
     flexible = version >= FIRST_FLEXIBLE_VERSION
+    leader_of = response.leaders.of.get
     out = bytearray()
     remaining = iter(response.outcomes)
     append_length(out, len(topics), flexible)
@@ -178,7 +188,8 @@ def encode(version: int, response: ProduceResponse) -> Steps[Buffers]:
         append_topic(out, topic, flexible)
         append_length(out, len(partitions), flexible)
         for place, (index, _) in enumerate(partitions, start=1):
-            _append_partition(out, version, index, next(remaining))
+            leader = leader_of((topic, index)) if response.leaders.of else None
+            _append_partition(out, version, index, next(remaining), leader)
             if not place % ELEMENTS_IN_A_STEP:
                 yield
         if flexible:
@@ -187,13 +198,18 @@ def encode(version: int, response: ProduceResponse) -> Steps[Buffers]:
             yield
     if version >= 1:
         out += _INT32.pack(0)
-    if flexible:
-        out.append(0)
-    return [bytes(out)]
+    if not flexible:
+        return [bytes(out)]
+    tags = bytearray()
+    response.leaders.append_endpoints(tags)
+    out.append(tags[0])
+    return [bytes(out), bytes(tags[1:])] if len(tags) > 1 else [bytes(out)]
 
 
-def _append_partition(out: bytearray, version: int, index: int, outcome: ProduceOutcome) -> None:
-    if version >= FIRST_FLEXIBLE_VERSION and outcome.error_message is None:
+def _append_partition(
+    out: bytearray, version: int, index: int, outcome: ProduceOutcome, leader: Leader | None
+) -> None:
+    if version >= FIRST_FLEXIBLE_VERSION and outcome.error_message is None and leader is None:
         out += _APPENDED.pack(
             index,
             outcome.error_code,
@@ -217,5 +233,7 @@ def _append_partition(out: bytearray, version: int, index: int, outcome: Produce
             if flexible:
                 out.append(0)
         append_string(out, outcome.error_message, flexible)
-        if flexible:
+        if leader is not None:
+            leader.append(out, _LEADER_TAG)
+        elif flexible:
             out.append(0)
