@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 from quorate.broker.assembly.listener_stage import Addresses
 from quorate.broker.assembly.replication_stage import ReplicationStage
 from quorate.broker.assembly.shared_parts import SharedParts
+from quorate.broker.config.ignored_keys import warn_of_ignored_keys
 from quorate.broker.config.node import (
     BROKER_RACK,
     INTER_BROKER_PROTOCOL_VERSION,
@@ -37,6 +38,7 @@ async def adopt_assigned_replicas(shared: SharedParts, replication: ReplicationS
     """Wait until the image is up to date, and host the replicas that it assigns to this broker."""
     shared.images.subscribe(replication.configs_changed, "configs")
     image = await shared.images.wait_for(await shared.quorum.read_offset())
+    warn_of_ignored_keys(image)
     await replication.log_directory_monitor.adopt(image)
 
 

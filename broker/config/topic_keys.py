@@ -178,6 +178,19 @@ TOPIC_SEGMENT_BYTES: Final = TopicKey(
     )
 )
 
+_WITHOUT_EFFECT: Final[tuple[TopicKey[Any], ...]] = (
+    _without_effect("segment.jitter.ms", 0, 0, "The variation of segment.ms"),
+    _without_effect("segment.index.bytes", 10 << 20, 4, "The size of a segment's index"),
+    _without_effect(
+        "index.interval.bytes", 4096, 0, "The distance between two entries of an index"
+    ),
+    _without_effect("file.delete.delay.ms", 60_000, 0, "How long a deleted file stays"),
+    _without_effect("preallocate", False, None, "Whether segments are allocated ahead"),
+    *map(TopicKey, KEYS_WITHOUT_EFFECT),
+)
+
+NAMES_WITHOUT_EFFECT: Final = frozenset(topic_key.key.name for topic_key in _WITHOUT_EFFECT)
+
 _KEYS: Final[tuple[TopicKey[Any], ...]] = (
     TOPIC_MIN_INSYNC_REPLICAS,
     TOPIC_UNCLEAN_LEADER_ELECTION,
@@ -197,14 +210,7 @@ _KEYS: Final[tuple[TopicKey[Any], ...]] = (
     TOPIC_RETENTION_MS,
     TOPIC_SEGMENT_MS,
     TOPIC_SEGMENT_BYTES,
-    _without_effect("segment.jitter.ms", 0, 0, "The variation of segment.ms"),
-    _without_effect("segment.index.bytes", 10 << 20, 4, "The size of a segment's index"),
-    _without_effect(
-        "index.interval.bytes", 4096, 0, "The distance between two entries of an index"
-    ),
-    _without_effect("file.delete.delay.ms", 60_000, 0, "How long a deleted file stays"),
-    _without_effect("preallocate", False, None, "Whether segments are allocated ahead"),
-    *map(TopicKey, KEYS_WITHOUT_EFFECT),
+    *_WITHOUT_EFFECT,
     *map(TopicKey, TABLE_KEYS),
 )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from quorate.broker.changes import table
 from quorate.broker.config.dynamic_config import LiveConfiguration
+from quorate.broker.config.ignored_keys import warn_of_ignored_changes
 from quorate.broker.controller.command_pipeline import CommandPipeline, DecisionWriter
 from quorate.broker.controller.managers import (
     acl_manager,
@@ -69,6 +70,8 @@ class AdministrationRequests:
             requester,
             validate_only=request.validate_only,
         )
+        changes = ((one.entity_type, one.entity_name, one.values) for one in request.changes)
+        warn_of_ignored_changes(changes, results)
         return admin_pb2.IncrementalAlterConfigsResponse(results=results)
 
     async def alter_configs(
@@ -82,6 +85,8 @@ class AdministrationRequests:
             requester,
             validate_only=request.validate_only,
         )
+        changes = ((one.entity_type, one.entity_name, one.values) for one in request.replacements)
+        warn_of_ignored_changes(changes, results)
         return admin_pb2.AlterConfigsResponse(results=results)
 
     async def create_acls(

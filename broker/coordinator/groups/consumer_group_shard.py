@@ -279,8 +279,23 @@ class ConsumerGroupShard(ShardDependencies):
         self._set_timer(known)
 
     async def _until_written(self, known: KnownGroup) -> None:
-        if known.writes is not None:
-            await known.writes.until_written()
+        """Return when everything that the group has decided before is in the log.
+
+        Raises:
+            KafkaError: it is not, or may not be.
+        """
+        try:
+            if known.writes is not None:
+                await known.writes.until_written()
+        except KafkaError as error:
+            if error.code != errors_pb2.UNKNOWN_SERVER_ERROR:
+                raise
+            raise KafkaError(
+                error.code,
+                f"group {known.group.group_id!r}: the log does not take its records: "
+                f"{error.message}. What one member has is one record: let more members share it, "
+                "or raise message.max.bytes",
+            ) from error
         if self._is_over:
             raise KafkaError(errors_pb2.NOT_COORDINATOR, f"{self.name} is led elsewhere")
 

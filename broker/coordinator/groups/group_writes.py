@@ -31,6 +31,8 @@ class GroupWrites:
         self._missing: dict[bytes, LogRecord] = {}
         """What the log lacks, or may lack."""
         self._last: asyncio.Future[int] | None = None
+        self._refusal: KafkaError | None = None
+        """Why the log did not take what is missing."""
 
     def write(self, records: Sequence[LogRecord]) -> None:
         """Write records behind those that were written before."""
@@ -72,14 +74,17 @@ class GroupWrites:
             return
         await asyncio.shield(last)
         if self._missing:
-            raise KafkaError(
+            raise self._refusal or KafkaError(
                 errors_pb2.COORDINATOR_NOT_AVAILABLE, "the log did not take the group's records"
             )
 
     def _written(
         self, number: int, records: Sequence[LogRecord], outcome: "asyncio.Future[int]"
     ) -> None:
-        failed = outcome.cancelled() or outcome.exception() is not None
+        error = None if outcome.cancelled() else outcome.exception()
+        failed = outcome.cancelled() or error is not None
+        if isinstance(error, KafkaError):
+            self._refusal = error
         for record in records:
             if self._newest.get(record.key) == number:
                 del self._newest[record.key]

@@ -177,7 +177,7 @@ class PartitionCoordinator(ABC, Generic[S]):
             except KafkaError as error:
                 _log.error("%s cannot be read, trying again: %s", shard.name, error.message)
                 await asyncio.sleep(_RETRY_S)
-            except Exception:
+            except Exception:  # noqa: BLE001 - logged, and told to whoever asks
                 # The same records would fail again. Other partitions are not concerned.
                 _log.exception(
                     "%s failed to load: what it coordinates is not available while this broker "

@@ -35,6 +35,7 @@ class MemoryLog:
     def __init__(self) -> None:
         self.entries: list[LogBatch | TransactionEnd] = []
         self.refusal: int = 0
+        self.record_bytes_max = 1 << 30
         self.is_stuck = False
         self.is_slow = False
         """What transactions write is in the log, and nobody hears of it in time."""
@@ -52,6 +53,10 @@ class MemoryLog:
     ) -> int:
         if self.refusal:
             raise KafkaError(self.refusal, "the log takes nothing")
+        largest = max((record.size for record in records), default=0)
+        if largest > self.record_bytes_max:
+            told = f"MESSAGE_TOO_LARGE: {largest} bytes"
+            raise KafkaError(errors_pb2.UNKNOWN_SERVER_ERROR, told)
         place = len(self.entries)
         producer_id = None if transaction is None else transaction.producer_id
         self.entries.append(LogBatch(place, list(records), producer_id))

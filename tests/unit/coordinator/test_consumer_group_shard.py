@@ -137,6 +137,20 @@ async def test_what_the_log_refused_is_written_with_what_comes_next(place: Place
     await assert_as_in_log(place, shard)
 
 
+async def test_a_member_with_too_many_partitions_for_one_record_is_told_so(place: Place) -> None:
+    place.topics.create("orders", 4_000)
+    place.log.record_bytes_max = 20_000
+    shard = await place.lead()
+    for request in (joins("a"), joins("a")):
+        with pytest.raises(KafkaError, match="let more members share it") as refused:
+            await beat(shard, request)
+        assert refused.value.code == errors_pb2.UNKNOWN_SERVER_ERROR
+        assert "MESSAGE_TOO_LARGE: " in refused.value.message
+    place.log.record_bytes_max = 40_000
+    assert count(await beat(shard, joins("a"))) == 4_000
+    await assert_as_in_log(place, shard)
+
+
 async def test_the_next_coordinator_goes_on_with_the_same_members(place: Place) -> None:
     place.topics.create("orders", 4)
     shard = await place.lead()

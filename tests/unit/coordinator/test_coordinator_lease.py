@@ -10,6 +10,7 @@ import pytest
 from quorate.broker.common.broker_identity import BrokerIdentity
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.coordinator.groups.group_coordinator import GroupCoordinator, GroupSettings
+from quorate.broker.coordinator.groups.group_shard import GroupShard
 from quorate.broker.coordinator.groups.shard_clock import ShardClock
 from quorate.broker.coordinator.groups.state.group_basis import GroupLimits
 from quorate.broker.coordinator.shards.coordinator_lease import CoordinatorLease
@@ -19,6 +20,7 @@ from tests.support.followers import ShownImage
 from tests.support.identities import registered
 from tests.support.kafka_fakes import FakeOffsetsLog
 from tests.support.metadata import MetadataLogBuilder
+from tests.support.virtual_time import pass_time
 from tests.unit.coordinator.consumer_world import FakeTopics
 from tests.unit.coordinator.memory_log import consumer_parts
 
@@ -120,4 +122,32 @@ async def test_who_may_not_speak_is_no_coordinator() -> None:
     with pytest.raises(KafkaError, match="or may be") as refusal:
         shards.shard_of("g")
     assert refusal.value.code == errors_pb2.NOT_COORDINATOR
+    await shards.close()
+
+
+async def test_a_shard_that_fails_to_load_says_so_and_others_go_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(_: GroupShard) -> None:
+        raise ValueError("a record that nobody thought of")
+
+    clock = ShardClock(lambda: 0, lambda: 0)
+    settings = GroupSettings(GroupLimits(max_members=1, initial_delay_ms=0), 0, 0, 0, 0, 0)
+    parts = consumer_parts(FakeTopics())
+    shards = GroupCoordinator(settings, clock, lambda _topic: 1, str, parts)
+    with monkeypatch.context() as patch:
+        patch.setattr(GroupShard, "load", fail)
+        shards.lead(0, FakeOffsetsLog())
+        await pass_time(1)
+    with pytest.raises(KafkaError, match="failed to load, see the log") as refusal:
+        shards.shard_of("g")
+    assert refusal.value.code == errors_pb2.COORDINATOR_NOT_AVAILABLE
+    assert not shards.is_loading
+    (record,) = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert "__consumer_offsets-0 failed to load" in record.message
+    assert record.exc_info is not None
+    shards.resign(0)
+    shards.lead(0, FakeOffsetsLog())
+    await pass_time(1)
+    assert shards.shard_of("g").name == "__consumer_offsets-0"
     await shards.close()
