@@ -54,6 +54,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "quorate.cli.topics.reassign_command:reassign",
         "Move replicas from broker to broker.",
     ),
+    "schemas": (
+        "quorate.cli.schemas.schemas_command:schemas",
+        "List, register, check and delete schemas in the registry.",
+    ),
     "produce": (
         "quorate.cli.records.produce_command:produce",
         "Produce lines from standard input.",
