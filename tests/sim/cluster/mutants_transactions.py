@@ -1,11 +1,25 @@
 """Guards of transactions in partitions, each with a way to take it out: see ``mutants``."""
 
-from typing import Final
+from typing import Any, Final
 
 from quorate.broker.common.errors import KafkaError
+from quorate.broker.coordinator.transactions.state import transaction_decisions
+from quorate.broker.coordinator.transactions.state.transaction_decisions import (
+    Decision,
+    Done,
+    Refused,
+)
+from quorate.broker.coordinator.transactions.state.transaction_metadata import (
+    TransactionMetadata,
+)
 from quorate.broker.log.batches.control_batches import EndMarker
 from quorate.broker.log.state.producer_state_manager import ProducerStateManager
 from quorate.broker.log.state.transactions import PartitionTransactions
+from quorate.broker.replication.api import TransactionSupport
+from quorate.broker.replication.serving.transaction_verification import (
+    TransactionBatch,
+    TransactionVerification,
+)
 from quorate_proto.v1 import errors_pb2
 from tests.sim.mutants import Mutant, Replacement, nothing
 
@@ -47,6 +61,33 @@ def _transaction_fence() -> list[Replacement]:
     return [(ProducerStateManager, "record_marker", record_marker)]
 
 
+def _next_epoch() -> list[Replacement]:
+    def end(self: TransactionMetadata, *about: Any) -> TransactionMetadata:
+        return ended(self, *about)._replace(epoch=self.epoch)
+
+    ended = TransactionMetadata.ended_in_next_epoch
+    return [(TransactionMetadata, "ended_in_next_epoch", end)]
+
+
+def _previous_end() -> list[Replacement]:
+    def at_once(found: TransactionMetadata | None, *about: Any) -> Decision:
+        decision = add(found, *about)
+        if found is not None and found.is_prepared and isinstance(decision, Refused):
+            return Done(found)
+        return decision
+
+    add = transaction_decisions.add_partitions
+    return [(transaction_decisions, "add_partitions", at_once)]
+
+
+def _added_partitions() -> list[Replacement]:
+    def begins(self: TransactionVerification, hosted: Any, batch: TransactionBatch) -> bool:
+        return batch.support is not TransactionSupport.ADDED and asks(self, hosted, batch)
+
+    asks = TransactionVerification._begins
+    return [(TransactionVerification, "_begins", begins)]
+
+
 TRANSACTION_MUTANTS: Final = [
     Mutant(
         "truncated-transactions",
@@ -58,4 +99,15 @@ TRANSACTION_MUTANTS: Final = [
     ),
     Mutant("committed-markers", "that a marker counts once it is committed", _committed_markers),
     Mutant("marker-fences", "that a marker's epoch becomes the producer's", _transaction_fence),
+    Mutant("next-epoch", "that an end begins the producer's next epoch (KIP-890)", _next_epoch),
+    Mutant(
+        "previous-end",
+        "that no partition is added before the previous end is complete (KIP-890)",
+        _previous_end,
+    ),
+    Mutant(
+        "added-partitions",
+        "that a leader has the partition of a first batch added (KIP-890)",
+        _added_partitions,
+    ),
 ]
