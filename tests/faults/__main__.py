@@ -2,6 +2,7 @@
 
 python -m tests.faults --events 100
 python -m tests.faults --seed 7 --events 30
+python -m tests.faults --events 100 --kinds kill,SIGSTOP
 """
 
 import argparse
@@ -24,6 +25,9 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, default=secrets.randbelow(2**31))
     parser.add_argument("--events", type=int, default=100)
+    parser.add_argument(
+        "--kinds", default="", help="only kinds of events with one of these words in their names"
+    )
     parser.add_argument("--keep", action="store_true", help="leave the folder of a failure")
     options = parser.parse_args()
     began = time.monotonic()
@@ -36,7 +40,8 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="quorate-faults-"))
     failed = True
     try:
-        run(folder, options.seed, options.events, say)
+        words = [word for word in options.kinds.split(",") if word]
+        run(folder, options.seed, options.events, say, words)
         failed = False
     except AssertionError as error:
         say(str(error))

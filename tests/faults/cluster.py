@@ -8,6 +8,7 @@ from typing import Final
 
 from quorate.client.admin import AdminClient
 from quorate.client.results import ClusterStatus
+from tests.faults.standing_group import SESSION_TIMEOUT_MS
 from tests.faults.switch import SlowLinksLab
 from tests.support.network_lab import address_of
 from tests.support.three_hosts import CLUSTER_PORTS, HOSTS, ThreeHosts
@@ -17,6 +18,8 @@ BROKER, VOTER = "broker", "quorum"
 SETTINGS: Final = (
     '"broker.session.timeout.ms" = 4000',
     '"replica.lag.time.max.ms" = 5000',
+    f'"group.consumer.session.timeout.ms" = {SESSION_TIMEOUT_MS}',
+    f'"group.consumer.min.session.timeout.ms" = {SESSION_TIMEOUT_MS}',
     '"offsets.topic.num.partitions" = 3',
     '"transaction.state.log.num.partitions" = 3',
     '"log.segment.bytes" = 1048576',

@@ -5,7 +5,7 @@ import random
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
@@ -70,15 +70,16 @@ class FaultRun:
         self.counts: Counter[str] = Counter()
         self._topic_ids: dict[str, bytes] = {}
 
-    def run(self, events: int) -> None:
-        """Every kind of event at least once, in random order, then any of them.
+    def run(self, events: int, words: Sequence[str] = ()) -> None:
+        """Every kind of event at least once, in random order, then any of them; only kinds that
+        have one of ``words`` in their names, if there are any words.
 
         Raises:
             AssertionError: something that was acknowledged is not there, an offset fell, replicas
                 differ, or the cluster does not go on.
         """
         self._create_topics()
-        kinds = list(self._events.kinds)
+        kinds = chosen(list(self._events.kinds), words)
         self._chance.shuffle(kinds)
         kinds += self._chance.choices(kinds, k=max(0, events - len(kinds)))
         with self._under_load():
@@ -213,13 +214,28 @@ class FaultRun:
         )
 
 
+def chosen(kinds: Sequence[str], words: Sequence[str]) -> list[str]:
+    """Return the kinds of events that have one of the words in their names, or all without words.
+
+    Raises:
+        AssertionError: a word is in no name.
+    """
+    for word in words:
+        assert any(word in kind for kind in kinds), f"no kind of event has {word!r}: {kinds}"
+    return [kind for kind in kinds if not words or any(word in kind for word in words)]
+
+
 def _snapshot(acknowledged: Acknowledged) -> Acknowledged:
     """Return what is acknowledged by now, while more is."""
     return Acknowledged(acknowledged.repeats, dict(acknowledged.offsets))
 
 
-def run(folder: Path, seed: int, events: int, say: Callable[[str], None]) -> None:
+def run(
+    folder: Path, seed: int, events: int, say: Callable[[str], None], words: Sequence[str] = ()
+) -> None:
     """Start a cluster in namespaces and run events; the caller's process has one thread.
+
+    ``words``: the kinds of events that are wanted, as ``chosen`` has them.
 
     Raises:
         AssertionError: as ``FaultRun.run``; shows the ends of all logs.
@@ -238,7 +254,7 @@ def run(folder: Path, seed: int, events: int, say: Callable[[str], None]) -> Non
             cluster.wait_until_whole()
             running = FaultRun(cluster, seed, say)
             try:
-                running.run(events)
+                running.run(events, words)
             except AssertionError as error:
                 raise AssertionError(f"{error}\n{hosts.logs()}") from error
             finally:

@@ -7,12 +7,15 @@ committed is neither lost nor read again.
 
 import random
 import threading
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import count
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from tests.support.waiting import wait_until
 
@@ -20,7 +23,15 @@ _MEMBERS: Final = 3
 _LIFE_S: Final = (4.0, 20.0)
 _POLL_S: Final = 0.2
 _RECORDS_PER_POLL: Final = 500
-_TIMEOUT_S: Final = 120.0
+SESSION_TIMEOUT_MS: Final = 15_000
+"""The time after which a coordinator gives up a member that it does not hear."""
+_RECONNECT_MAX_MS: Final = 1_000
+"""The longest pause of a client between two attempts to connect. By default it would be nearly a
+session: a member that a new coordinator gives up before it connects still believes in what it
+owns."""
+_TIMEOUT_S: Final = 60.0 + 2 * _MEMBERS * SESSION_TIMEOUT_MS / 1000
+"""In the worst case every member has gone without being heard, one in each rebalance, and has left
+behind an id that it never joined with, for which the coordinator waits as long."""
 
 Place = tuple[str, int]
 """A partition: its topic and number."""
@@ -49,7 +60,9 @@ class GroupNotes:
             for place in places:
                 owner = self._owners.get(place)
                 if owner is not None:
-                    self.violations.append(f"{place} is given to {member} while {owner} owns it")
+                    self.violations.append(
+                        f"{_time()} {place} is given to {member} while {owner} owns it"
+                    )
                 self._owners[place] = member
 
     def revoked(self, member: str, places: Sequence[Place]) -> None:
@@ -104,12 +117,19 @@ class StandingGroup:
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "socket.timeout.ms": 3_000,
+            "reconnect.backoff.max.ms": _RECONNECT_MAX_MS,
             "log_level": 0,
         }
         if protocol == "classic":
             self._settings["partition.assignment.strategy"] = "cooperative-sticky"
+            self._settings["session.timeout.ms"] = SESSION_TIMEOUT_MS
         self._topics = list(topics)
+        self._doing: dict[int, tuple[str, float]] = {}
+        """What each thread does, and since when."""
         self._stop = threading.Event()
+        self._is_awaited = threading.Event()
+        """Set while somebody waits for what the members read. Nobody leaves then: on a busy machine
+        a classic group might not come to the end of a rebalance before the next one begins."""
         self._threads = [
             threading.Thread(
                 target=self._keep_a_member,
@@ -134,15 +154,21 @@ class StandingGroup:
         Raises:
             AssertionError: they do not come that far, or the group broke a promise.
         """
-        wait_until(
-            lambda: not self._behind(ends) or self.notes.violations,
-            lambda: f"{self.group_id} to read {self._behind(ends)}",
-            timeout_s=_TIMEOUT_S,
-        )
+        self._is_awaited.set()
+        try:
+            wait_until(
+                lambda: not self._behind(ends) or self.notes.violations,
+                lambda: f"{self.group_id} to read {self._behind(ends)}; {self._described()}",
+                timeout_s=_TIMEOUT_S,
+            )
+        finally:
+            self._is_awaited.clear()
         answered = dict(self.notes.committed)
         self.notes.judge_committed(self._found_committed(list(answered)), answered)
         found = self.notes.violations
-        assert not found, f"{self.group_id} broke {len(found)} promises: {found[:5]}"
+        assert not found, (
+            f"{self.group_id} broke {len(found)} promises: {found[:5]}; {self._described()}"
+        )
 
     def figures(self) -> str:
         notes = self.notes
@@ -159,6 +185,24 @@ class StandingGroup:
             if read_to.get(place, 0) < end
         ]
 
+    def _described(self) -> str:
+        """Return what the coordinator says of the group, and what its members do."""
+        admin = AdminClient({"bootstrap.servers": self._settings["bootstrap.servers"]})
+        described = admin.describe_consumer_groups([self.group_id], request_timeout=10)
+        try:
+            found = described[self.group_id].result()
+        except KafkaException as error:
+            told = str(error)
+        else:
+            members = [
+                f"{one.client_id} with {_places(one.assignment.topic_partitions)}"
+                for one in found.members
+            ]
+            told = f"{found.state.name}, {members}"
+        now_s = time.monotonic()
+        doing = [f"{what} for {now_s - since_s:.0f} s" for what, since_s in self._doing.values()]
+        return f"the coordinator: {told}; the members: {doing}"
+
     def _found_committed(self, places: Sequence[Place]) -> dict[Place, int]:
         consumer = Consumer(self._settings)
         try:
@@ -172,10 +216,15 @@ class StandingGroup:
         lives = 0
         while not self._stop.is_set():
             lives += 1
-            self._live(f"member-{number}.{lives}", polls=int(chance.uniform(*_LIFE_S) / _POLL_S))
+            polls = int(chance.uniform(*_LIFE_S) / _POLL_S)
+            self._live(f"member-{number}.{lives}", polls, partial(self._does, number))
 
-    def _live(self, member: str, polls: int) -> None:
-        """Read and commit as one member for about so many polls, and leave."""
+    def _does(self, number: int, what: str) -> None:
+        self._doing[number] = what, time.monotonic()
+
+    def _live(self, member: str, polls: int, does: Callable[[str], None]) -> None:
+        """Read and commit as one member for about so many polls, or longer, and leave."""
+        does(f"{member} joins")
         consumer = Consumer({**self._settings, "client.id": member})
         revoked = partial(self._revoked, member)
         consumer.subscribe(
@@ -185,12 +234,15 @@ class StandingGroup:
             on_lost=revoked,
         )
         try:
-            for _ in range(polls):
-                if self._stop.is_set():
+            for poll in count():
+                if self._stop.is_set() or (poll >= polls and not self._is_awaited.is_set()):
                     break
+                does(f"{member} reads, poll {poll} of {polls}")
                 if self._read(consumer, member):
+                    does(f"{member} commits")
                     self._commit(consumer)
         finally:
+            does(f"{member} leaves")
             consumer.close()
 
     def _revoked(self, member: str, _: Consumer, taken: list[TopicPartition]) -> None:
@@ -198,14 +250,14 @@ class StandingGroup:
 
     def _read(self, consumer: Consumer, member: str) -> bool:
         """Note the records of one poll, and return whether there were any."""
-        count = 0
+        records = 0
         for message in consumer.consume(_RECORDS_PER_POLL, timeout=_POLL_S):
             topic, partition, offset = message.topic(), message.partition(), message.offset()
             if message.error() is not None or topic is None or partition is None or offset is None:
                 continue  # The client tries again.
             self.notes.read(member, (topic, partition), offset)
-            count += 1
-        return count > 0
+            records += 1
+        return records > 0
 
     def _commit(self, consumer: Consumer) -> None:
         try:
@@ -218,6 +270,11 @@ class StandingGroup:
                 self.notes.commit_answered((answer.topic, answer.partition), answer.offset)
             else:
                 self.notes.commit_refused(answer.error.name())
+
+
+def _time() -> str:
+    """Return the time as the logs of brokers have it."""
+    return time.strftime("%H:%M:%S")
 
 
 def _places(partitions: Sequence[TopicPartition]) -> list[Place]:
