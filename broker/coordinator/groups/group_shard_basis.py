@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final
@@ -38,6 +38,8 @@ from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 
 _log: Final = logging.getLogger(__name__)
+_NAMED_MAX: Final = 5
+"""The number of removed members that a line of the log names."""
 
 Answer = JoinAnswer | SyncAnswer
 
@@ -219,11 +221,21 @@ class ShardDependencies:
     def _expire(self, known: KnownGroup) -> None:
         known.cancel_timer()
         if not self._is_over:
+            before = [member.member_id for member in known.group.members]
             with suppress(KafkaError), self._sound():
                 self._carry_out_expiry(known)
+            _say_who_is_gone(known.group, before)
 
     def _carry_out_expiry(self, known: KnownGroup) -> None:
         """Remove members that are silent."""
         if isinstance(known.group, ClassicGroup):
             effects = known.group.expire(self._clock.now_ms())
             self._carry_out(known, known.group, effects)
+
+
+def _say_who_is_gone(group: Group, before: Sequence[str]) -> None:
+    """Log which of the members of ``before`` were removed."""
+    gone = [member_id for member_id in before if group.members.get(member_id) is None]
+    if gone:
+        told = ", ".join(gone[:_NAMED_MAX])
+        _log.info("group %r: %d members were silent: %s", group.group_id, len(gone), told)
