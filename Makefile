@@ -53,8 +53,10 @@ demo-tables: setup ## Topics as Iceberg and Delta tables, with kills, read with 
 test: setup ## The test suite in under 10 minutes, and the demands that no test covers yet.
 	@$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) $(PYTEST_ARGS)
 
-soak: setup ## The slow tests alone.
+soak: setup ## The slow tests alone, and 20 times as many examples of all properties.
 	@$(BIN)/python -m pytest -m slow --timeout=1800 -o faulthandler_timeout=4000 $(PYTEST_ARGS)
+	@QUORATE_EXAMPLES=20 $(BIN)/python -m pytest -m "hypothesis and not slow" --timeout=1800 \
+	    -o faulthandler_timeout=4000 -n $(WORKERS) $(PYTEST_ARGS)
 
 sim: setup ## Replay a run of the quorum's simulator (CLUSTER=1: of the cluster's): SEED=63, WITHOUT=a guard.
 	@$(BIN)/python -m tests.sim$(if $(CLUSTER),.cluster) --seeds $(SEED) $(if $(STEPS),--steps $(STEPS)) $(if $(WITHOUT),--without $(WITHOUT)) $(SIM_ARGS)

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from quorate.testing.fork_server.fork_servers import close_fork_servers
 from tests.support.dead_workers import watch_for_dead_workers
 from tests.support.demands import SERVER_PROCESSES, DemandReport, is_full_run, load_demands
+from tests.support.examples import DEFAULT, examples
 from tests.support.forked_commands import close_command_server
 from tests.support.processes import MARK, kill_all, servers, wait_until_gone
 from tests.support.work_units import WorkUnits, in_order
@@ -25,7 +26,11 @@ SHOWN_WITH_SERVERS = frozenset(test_id for one in DEMANDS.values() for test_id i
 # Shared cores make single examples slow without saying anything about the code. On failure
 # hypothesis prints the example, and pytest-randomly the seed of the order in its header.
 settings.register_profile(
-    "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "default",
+    max_examples=examples(DEFAULT),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
 )
 settings.load_profile("default")
 

@@ -13,6 +13,7 @@ from quorate.common.types import MetadataOffset
 from quorate.metadata_log.apply import apply
 from quorate.metadata_log.codec import decode_transaction, encode_transaction
 from quorate.metadata_log.records import Transaction
+from tests.support.examples import examples
 from tests.support.installed_wheel import InstalledWheel, unpack_wheel
 from tests.support.releases.elsewhere import Elsewhere
 from tests.support.releases.levels import (
@@ -82,7 +83,7 @@ def elsewhere(old: InstalledWheel) -> Iterator[Elsewhere]:
 
 
 @given(log=logs)
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_b6_voters_of_both_releases_come_to_the_same_state(
     elsewhere: Elsewhere, log: list[Transaction]
 ) -> None:

@@ -22,6 +22,7 @@ from quorate.broker.kafka.wire.primitives import (
     append_uvarint,
     at_once,
 )
+from tests.support.examples import examples
 from tests.support.kafka_wire import read_answer, request_body
 
 APIS = api_table()
@@ -564,7 +565,7 @@ def test_a_missing_field_without_default_is_a_fault_of_ours() -> None:
 
 
 @pytest.mark.parametrize(("key", "version"), BY_SCHEMA)
-@settings(max_examples=10)
+@settings(max_examples=examples(4))
 @given(data=st.data())
 def test_whatever_kio_can_write_is_read(key: int, version: int, data: st.DataObject) -> None:
     schema = load_request_schema(key, version)

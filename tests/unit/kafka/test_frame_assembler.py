@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from quorate.broker.kafka.wire.frame_assembler import RECEIVE_BUFFER_BYTES, FrameAssembler
 from quorate.broker.kafka.wire.primitives import MalformedRequest
+from tests.support.examples import examples
 from tests.support.kafka_wire import sized
 
 MAX = 1 << 20
@@ -144,7 +145,7 @@ def test_announcing_a_huge_frame_allocates_next_to_nothing() -> None:
     sizes=st.lists(st.integers(8, 9 << 20), min_size=1, max_size=3),
     cut=st.integers(100_000, 5 << 20),
 )
-@settings(max_examples=20)
+@settings(max_examples=examples(10))
 def test_what_is_held_is_at_most_twice_what_arrived_of_a_large_frame(
     sizes: list[int], cut: int
 ) -> None:

@@ -17,6 +17,7 @@ from quorate.broker.log.batches.control_batches import EndMarker, encode_marker
 from quorate.broker.log.batches.record_batch import read_header
 from quorate.broker.log.cleaning.cleaner import CleaningInterrupted
 from tests.support.committed_reader import committed_batches
+from tests.support.examples import examples
 from tests.support.log_cleaning import DELETE_RETENTION_MS, clean, seal
 from tests.support.log_stores import EPOCH, OpenStore, everything, opened
 from tests.support.read_records import read_records
@@ -130,7 +131,7 @@ class History:
 
 
 @settings(
-    max_examples=12,
+    max_examples=examples(6),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

@@ -35,6 +35,7 @@ from quorate.broker.log.recovery.examination import examine
 from quorate.broker.log.rewriting.rewriter import Rewrite
 from quorate.broker.log.segments.damage import DamagedBatch
 from quorate.broker.log.segments.segment import Segment
+from tests.support.examples import examples
 from tests.support.log_cleaning import DELETE_RETENTION_MS, WorkerInside, clean, no_pause, seal
 from tests.support.log_stores import EPOCH, OpenStore, everything, opened
 from tests.support.read_records import read_records
@@ -447,7 +448,7 @@ def _replayed(records: list[Record]) -> dict[bytes | None, bytes | None]:
     return {record.key: record.value for record in records}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(_STEP, max_size=20))
 def test_whatever_happens_readers_find_the_newest_of_each_key(
     steps: list[tuple[object, ...]],

@@ -14,6 +14,7 @@ from quorate.broker.log.batches.record_batch import Batch, patched, read_header
 from quorate.broker.log.options import Flush
 from quorate.broker.log.rewriting.rewriter import Rewrite
 from quorate.common.types import LeaderEpoch
+from tests.support.examples import examples
 from tests.support.log_stores import OpenStore, batch, everything, opened
 
 SEGMENT_BYTES = 96 << 10
@@ -300,14 +301,14 @@ class History:
         self._directory = copy
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=_STEPS, flush=st.sampled_from(["sync", "os"]))
 def test_a_store_holds_what_its_history_says(steps: list[tuple[object, ...]], flush: Flush) -> None:
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(History(Path(folder) / "log", flush).run(steps))
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=_LATER, flush=st.sampled_from(["sync", "os"]))
 def test_what_was_written_again_comes_back_in_no_older_version(
     steps: list[tuple[object, ...]], flush: Flush

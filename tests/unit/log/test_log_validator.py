@@ -18,6 +18,7 @@ from quorate.broker.log.batches.record_batch import Batch, iterate_batches, read
 from quorate.broker.log.batches.topic_timestamps import AS_SENT, TopicStorageOptions
 from quorate.broker.log.options import Records
 from quorate_proto.v1 import errors_pb2
+from tests.support.examples import examples
 from tests.support.record_batches import (
     CODECS,
     CONTROL,
@@ -250,7 +251,7 @@ def test_much_work_is_left_to_a_thread(sent: bytes) -> None:
         validated(sent, Log(), OF_THE_LOOP)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(50))
 @given(
     st.sampled_from(list(CODECS)),
     st.integers(1, 30),

@@ -13,6 +13,7 @@ from quorate.broker.log.record_walk.choice import RecordWalk, is_compiled, recor
 from quorate.broker.log.record_walk.code import CODE
 from quorate.broker.log.record_walk.layout import RefusedRecord, WalkAnswer, WalkQuestion
 from quorate.broker.log.record_walk.python_walk import PythonWalk
+from tests.support.examples import examples
 from tests.support.record_batches import Record, assemble, encode_batch, varint
 from tests.support.reference_decoder import Refused, decoded
 
@@ -242,7 +243,7 @@ def mutated(data: bytes, how: list[tuple[str, random.Random]]) -> bytes:
     return bytes(changed)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(50))
 @given(record_lists, mutations, st.integers(-1, 1))
 def test_what_is_changed_is_refused_if_the_reference_refuses(
     records: list[Record], how: list[tuple[str, random.Random]], more: int

@@ -15,6 +15,7 @@ from quorate.broker.log import PartitionLog
 from quorate.broker.log.batches.admission import AppendOrigin
 from quorate.broker.log.batches.control_batches import EndMarker, encode_marker
 from tests.support.committed_reader import committed_batches
+from tests.support.examples import examples
 from tests.support.log_stores import EPOCH, OpenStore, batch, everything, opened
 from tests.support.record_batches import TRANSACTIONAL
 
@@ -227,7 +228,7 @@ _ABORTED = [("write", 0, 1), ("end", 0, False, 0)]
 @example(steps=[*_ABORTED, ("truncate", 1), ("end", 0, True, 1), ("commit", 1.0)])
 @example(steps=[("write", 0, 2), ("commit", 1.0), ("begin", 0.5), ("truncate", 1)])
 @settings(
-    max_examples=25,
+    max_examples=examples(10),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

@@ -20,6 +20,7 @@ from quorate.metadata_log import records as r
 from quorate.metadata_log.apply import Applied, apply, apply_run
 from quorate.metadata_log.features import NEWEST_METADATA_VERSION
 from quorate.metadata_log.image import Image
+from tests.support.examples import examples
 from tests.support.metadata import (
     MetadataLogBuilder,
     first_voter_set,
@@ -338,14 +339,14 @@ def same_state(one: Image, other: Image) -> bool:
 
 
 @given(logs)
-@settings(max_examples=150)
+@settings(max_examples=examples(40))
 def test_one_log_gives_one_image_and_one_sequence_of_results(log: list[r.Transaction]) -> None:
     first, second = list(replay(log)), list(replay(log))
     assert [applied for *_, applied in first] == [applied for *_, applied in second]
 
 
 @given(logs, st.lists(st.integers(1, 5), max_size=8))
-@settings(max_examples=150)
+@settings(max_examples=examples(40))
 def test_a_run_gives_what_its_transactions_give_one_by_one(
     log: list[r.Transaction], lengths: list[int]
 ) -> None:
@@ -366,7 +367,7 @@ def test_a_run_gives_what_its_transactions_give_one_by_one(
 
 
 @given(logs)
-@settings(max_examples=150)
+@settings(max_examples=examples(40))
 def test_refused_atomic_transaction_leaves_no_trace(log: list[r.Transaction]) -> None:
     for before, transaction, applied in replay(log):
         first_applied_here = applied.result.offset == applied.image.offset
@@ -376,7 +377,7 @@ def test_refused_atomic_transaction_leaves_no_trace(log: list[r.Transaction]) ->
 
 
 @given(logs)
-@settings(max_examples=150)
+@settings(max_examples=examples(40))
 def test_refused_operations_might_as_well_not_have_been_there(log: list[r.Transaction]) -> None:
     for before, transaction, applied in replay(log):
         if transaction.client_id != NO_SESSION:
@@ -393,7 +394,7 @@ def test_refused_operations_might_as_well_not_have_been_there(log: list[r.Transa
 
 
 @given(logs)
-@settings(max_examples=150)
+@settings(max_examples=examples(40))
 def test_an_image_is_never_changed_by_what_follows(log: list[r.Transaction]) -> None:
     images = [image for image, *_ in replay(log)]
     assert images == [image for image, *_ in replay(log)]
@@ -401,7 +402,7 @@ def test_an_image_is_never_changed_by_what_follows(log: list[r.Transaction]) -> 
 
 
 @given(logs)
-@settings(max_examples=150)
+@settings(max_examples=examples(40))
 def test_changes_name_exactly_the_keys_that_may_differ(log: list[r.Transaction]) -> None:
     for before, _, applied in replay(log):
         after, changes = applied.image, applied.changes
@@ -413,7 +414,7 @@ def test_changes_name_exactly_the_keys_that_may_differ(log: list[r.Transaction])
 
 
 @given(logs)
-@settings(max_examples=150)
+@settings(max_examples=examples(40))
 def test_a_retry_is_told_the_same_and_changes_nothing(log: list[r.Transaction]) -> None:
     for _, transaction, applied in replay(log):
         kept = applied.image.results.get(transaction.client_id)
@@ -426,7 +427,7 @@ def test_a_retry_is_told_the_same_and_changes_nothing(log: list[r.Transaction]) 
 
 
 @given(logs)
-@settings(max_examples=250)
+@settings(max_examples=examples(60))
 def test_c1_e2_rules_hold_in_every_image(log: list[r.Transaction]) -> None:
     for before, _, applied in replay(log):
         assert_consistent(applied.image)

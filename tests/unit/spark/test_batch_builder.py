@@ -26,6 +26,7 @@ from quorate.spark.writing.batch_builder import (
 )
 from quorate.spark.writing.partitioner import RowsOfPartitionSlot, TargetPartition
 from quorate.spark.writing.row_columns import Rows, rows_of
+from tests.support.examples import examples
 from tests.support.record_batches import Record, encode_batch
 
 T0 = TopicPartition("t", 0)
@@ -117,7 +118,7 @@ some_rows = st.lists(a_row, min_size=1, max_size=40)
 
 
 @given(some_rows)
-@settings(max_examples=60)
+@settings(max_examples=examples(25))
 def test_d2_records_are_those_of_the_reference_encoder(rows: list[Row]) -> None:
     (batch,) = build(read(arrow(rows)))
     expected = encode_batch(
@@ -133,7 +134,7 @@ def test_d2_records_are_those_of_the_reference_encoder(rows: list[Row]) -> None:
 
 
 @given(some_rows, st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd"]), st.integers(70, 800))
-@settings(max_examples=60)
+@settings(max_examples=examples(25))
 def test_d2_what_is_written_is_what_is_read(rows: list[Row], codec: str, limit: int) -> None:
     batches = build(read(arrow(rows)), codec=codec, batch_bytes=limit)
     assert decoded(batches) == rows
@@ -143,7 +144,7 @@ def test_d2_what_is_written_is_what_is_read(rows: list[Row], codec: str, limit: 
 
 
 @given(some_rows, st.integers(0, 10), st.integers(1, 30))
-@settings(max_examples=30)
+@settings(max_examples=examples(15))
 def test_slices_are_read_from_where_they_begin(rows: list[Row], begin: int, count: int) -> None:
     cut = arrow(rows).slice(begin, count)
     if cut.num_rows:

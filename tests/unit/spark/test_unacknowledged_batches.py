@@ -26,6 +26,7 @@ from quorate_proto.v1.errors_pb2 import (
     OUT_OF_ORDER_SEQUENCE_NUMBER,
     TOPIC_AUTHORIZATION_FAILED,
 )
+from tests.support.examples import examples
 
 TIMEOUT_MS = 10_000
 DONE = BatchOutcome(NONE)
@@ -299,7 +300,7 @@ FATES = ["fine", "fine", "fine", "refused", "frame lost", "answer lost"]
 
 
 @given(st.data(), st.integers(1, 25))
-@settings(max_examples=150)
+@settings(max_examples=examples(50))
 def test_d2_whatever_fails_every_batch_is_written_once_and_in_order(
     data: st.DataObject, count: int
 ) -> None:
