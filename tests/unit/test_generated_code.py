@@ -1,8 +1,13 @@
-"""The checked-in protobuf modules are what the proto files say, and machine code its source."""
+"""The checked-in protobuf modules are what the proto files say, and machine code its source.
+
+``make check`` runs all of this; what takes seconds is not part of ``make test`` as well.
+"""
 
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from quorate.broker.log.record_walk import code
 
@@ -13,6 +18,7 @@ print(module_text(compiled()), end="")
 PROTO = Path(__file__).resolve().parents[2] / "proto"
 
 
+@pytest.mark.slow
 def test_generated_protobuf_code_is_fresh(tmp_path: Path) -> None:
     # The generator's plugins are console scripts beside the interpreter that runs it.
     subprocess.run(
@@ -27,6 +33,7 @@ def test_generated_protobuf_code_is_fresh(tmp_path: Path) -> None:
     assert not stale, f"run `python proto/generate.py`: stale {sorted(stale)}"
 
 
+@pytest.mark.slow
 def test_the_machine_code_of_the_record_walk_is_fresh() -> None:
     """A process of its own: what compiles must not have been told another processor before."""
     fresh = subprocess.run(

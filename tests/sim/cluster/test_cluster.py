@@ -1,4 +1,4 @@
-"""Seeds of the cluster's simulator: a few dozen always, thousands in the soak."""
+"""Seeds of the cluster's simulator: a few always, thousands in the soak."""
 
 import os
 
@@ -8,7 +8,7 @@ from tests.sim.cluster.mutants import MUTANTS
 from tests.sim.cluster.simulator import CLUSTER
 from tests.sim.mutants import Mutant
 
-SEEDS = 8
+SEEDS = 6
 SOAK_SEEDS = 5_000
 
 
@@ -24,7 +24,7 @@ def test_no_promise_is_broken_in_any_of_these_runs() -> None:
         digests[outcome.seed] = outcome.trace_digest
     assert acknowledged > 20 * SEEDS, "hardly anything was written in these runs"
     assert events > 2_000 * SEEDS
-    again = {outcome.seed: outcome.trace_digest for outcome in CLUSTER.run([7, 5])}
+    again = {outcome.seed: outcome.trace_digest for outcome in CLUSTER.run([5])}
     assert again == {seed: digests[seed] for seed in again}
 
 

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.structure.library_use import CORE, library_use, lines_run, statements
 
 DECISION = Path(__file__).parents[3] / "docs/decisions/22-pysyncobj-decides-behind-guards.md"
@@ -40,6 +42,7 @@ def test_lines_count_that_were_run_in_the_folder(tmp_path: Path) -> None:
     assert not lines_run(lambda: counted.method(True), tmp_path / "elsewhere")
 
 
+@pytest.mark.slow
 def test_d4_the_docs_say_how_much_of_the_library_is_run() -> None:
     said = re.search(r"(\d+) % of the statements of `syncobj.py`", DECISION.read_text())
     assert said is not None
