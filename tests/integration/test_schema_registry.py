@@ -133,7 +133,7 @@ def records_of_schemas(cluster: RunningCluster) -> list[tuple[str, int, int, str
         assert message is not None, "the topic is not read to its end"
         if message.error():
             break
-        value = json.loads(message.value())
+        value = json.loads(message.value() or b"")
         found.append(
             (value["subject"], value["version"], value["id"], value.get("schemaType", "AVRO"))
         )

@@ -43,7 +43,8 @@ def symbols_of(files: Mapping[str, FileProto]) -> Symbols:
         for name, message in messages_of(file):
             _require_new(name, messages, enums)
             messages[name] = message
-        holders = [(file.package, file), *messages_of(file)]
+        holders: list[tuple[str, FileProto | MessageProto]] = [(file.package, file)]
+        holders += messages_of(file)
         for scope, holder in holders:
             for enum in holder.enum_type:
                 name = _joined(scope, enum.name)
@@ -137,9 +138,10 @@ def _check_message(message: MessageProto, name: str, symbols: Symbols, is_proto3
 
 
 def _is_reserved(message: MessageProto, field: FieldProto) -> bool:
-    ranges = (*message.reserved_range, *message.extension_range)
+    spans = [(one.start, one.end) for one in message.reserved_range]
+    spans += [(one.start, one.end) for one in message.extension_range]
     return field.name in message.reserved_name or any(
-        one.start <= field.number < one.end for one in ranges
+        start <= field.number < end for start, end in spans
     )
 
 

@@ -102,9 +102,9 @@ def get(
     if (subject is None) == (schema_id is None):
         raise click.UsageError("give --subject or --id")
     if subject is None:
-        parts = ("schemas", "ids", str(schema_id))
+        parts = ["schemas", "ids", str(schema_id)]
     else:
-        parts = ("subjects", subject, "versions", version)
+        parts = ["subjects", subject, "versions", version]
     found = asked.ask("GET", *parts)
     if as_json:
         print_json(found)

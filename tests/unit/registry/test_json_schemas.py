@@ -217,8 +217,8 @@ def test_the_text_keeps_its_order_unless_it_is_normalized() -> None:
 
 
 def test_a_comparison_is_bounded() -> None:
-    patterns = {f"^{number}": {} for number in range(500)}
-    names = {f"n{number}": {} for number in range(500)}
+    patterns: dict[str, object] = {f"^{number}": {} for number in range(500)}
+    names: dict[str, object] = {f"n{number}": {} for number in range(500)}
     large = {"patternProperties": patterns, "properties": names}
     with pytest.raises(SchemaTooComplex):
         problems(large, {**large, "title": "other"})
