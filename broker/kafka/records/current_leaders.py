@@ -50,11 +50,8 @@ class CurrentLeaders(NamedTuple):
     nodes: Sequence[Node]
 
     def append_endpoints(self, out: bytearray) -> None:
-        """Append the tagged fields of a response: how many there are, and the addresses if there
-        are any."""
-        if not self.nodes:
-            out.append(0)
-            return
+        """Append the tagged fields of a response that has addresses: how many fields there are, and
+        the addresses."""
         endpoints = bytearray()
         append_length(endpoints, len(self.nodes), flexible=True)
         for node in self.nodes:

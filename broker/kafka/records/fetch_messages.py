@@ -256,8 +256,10 @@ def encode(version: int, response: FetchResponse) -> Steps[Buffers]:
             out.small.append(0)
         if not topics_done % ELEMENTS_IN_A_STEP:
             yield
-    if flexible:
+    if leaders.nodes:
         leaders.append_endpoints(out.small)
+    elif flexible:
+        out.small.append(0)
     return out.buffers()
 
 

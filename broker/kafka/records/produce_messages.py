@@ -198,12 +198,14 @@ def encode(version: int, response: ProduceResponse) -> Steps[Buffers]:
             yield
     if version >= 1:
         out += _INT32.pack(0)
-    if not flexible:
+    if flexible and not response.leaders.nodes:
+        out.append(0)
+    if not response.leaders.nodes:
         return [bytes(out)]
     tags = bytearray()
     response.leaders.append_endpoints(tags)
     out.append(tags[0])
-    return [bytes(out), bytes(tags[1:])] if len(tags) > 1 else [bytes(out)]
+    return [bytes(out), bytes(tags[1:])]
 
 
 def _append_partition(
