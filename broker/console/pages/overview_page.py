@@ -27,7 +27,6 @@ from quorate.broker.console.pages.formats import (
     number,
     rate,
     short_number,
-    size,
 )
 from quorate.broker.console.pages.markup import NOTHING, Child, Html, h, url
 from quorate.broker.console.pages.page import LIVE_EVERY_S, Page, PageRequest, Section
@@ -311,7 +310,7 @@ def _broker_row(view: Overview, one: BrokerId, cpu: Sequence[float]) -> list[Chi
         number(share.leaders),
         number(share.replicas),
         PERCENT.format(last(cpu)),
-        meter(disk.share, f"{size(disk.used)} of {size(disk.total)}") if disk else "—",
+        meter(disk.share, f"{disk.share:.0%}") if disk else "—",
     ]
 
 

@@ -228,5 +228,5 @@ def _named(one: str, many: str, ids: Sequence[int]) -> str:
 
 def _some(names: Iterable[str]) -> str:
     listed = list(names)
-    more = f" and {len(listed) - NAMED_MAX} more topics" if len(listed) > NAMED_MAX else ""
+    more = f" and {len(listed) - NAMED_MAX} more" if len(listed) > NAMED_MAX else ""
     return ", ".join(listed[:NAMED_MAX]) + more
