@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 from confluent_kafka import Producer
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from quorate.client.results import NewTopic
@@ -16,6 +17,7 @@ from quorate.pipeline.pipeline_errors import PipelineError, SinkError, Transform
 from quorate.pipeline.run_setup import admin_of
 from quorate.pipeline.sink import Sink
 from quorate.pipeline.sink_files import HadoopFiles
+from quorate.tables.iceberg_table import open_catalog
 from quorate.testing import RunningCluster, running_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(300)]
@@ -119,3 +121,30 @@ def test_what_cannot_go_well_is_told_before_anything_is_read(
     for path in ("/proc/nothing", "nosuch://lake/x"):
         with pytest.raises(SinkError, match=r"sink .*: "):
             execute(config_of(cluster, "none", Path(path)), spark)
+
+
+@pytest.mark.parametrize("format_", ["iceberg", "delta"])
+def test_executors_write_tables_and_the_driver_commits_them(
+    spark: SparkSession, cluster: RunningCluster, tmp_path: Path, format_: str
+) -> None:
+    name = f"lake-{format_}"
+    with cluster.admin() as admin:
+        admin.create_topics([NewTopic(name=name, num_partitions=PARTITIONS)])
+    produce(cluster, name, 500)
+    keys = {
+        "transform.sql": "SELECT *, length(value) AS size FROM records",
+        "sink.format": format_,
+        "sink.table": "t",
+        "sink.partition.by": "identity(partition),day(timestamp)",
+    }
+    config = config_of(cluster, name, tmp_path / "t", **keys)
+    summary = execute(config, spark)
+    assert (summary.rows, summary.batches) == (500, 2)
+    assert config.table is not None
+    if format_ == "iceberg":
+        table = open_catalog(config.table).load_table(config.table.identifier).scan().to_arrow()
+    else:
+        table = DeltaTable(str(tmp_path / "t")).to_pyarrow_table()
+    columns = [table[one].to_pylist() for one in ("partition", "offset", "size")]
+    assert sorted(zip(*columns, strict=True)) == expected(500)
+    assert execute(config, spark).batches == 0

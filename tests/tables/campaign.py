@@ -121,6 +121,8 @@ class Campaign:
         try:
             while self.kills.total() < kills:
                 self._strike()
+                if self.kills.total() % 10 == 0:
+                    self._say(f"{self.kills.total()} kills")
         finally:
             load.stop()
             for service in self.services:

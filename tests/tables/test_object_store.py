@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from deltalake import DeltaTable
 from moto.server import ThreadedMotoServer
+from pyarrow.fs import S3FileSystem
 
 from quorate.tables.delta_table import DeltaLakeTable
 from quorate.tables.iceberg_table import IcebergTable, open_catalog
@@ -38,15 +39,13 @@ def storage() -> Iterator[dict[str, str]]:
 
 
 def make_bucket(storage: dict[str, str], name: str) -> None:
-    import boto3
-
-    boto3.client(
-        "s3",
-        endpoint_url=storage["s3.endpoint"],
-        aws_access_key_id="id",
-        aws_secret_access_key="secret",
-        region_name="us-east-1",
-    ).create_bucket(Bucket=name)
+    S3FileSystem(
+        access_key="id",
+        secret_key="secret",
+        endpoint_override=storage["s3.endpoint"],
+        region="us-east-1",
+        allow_bucket_creation=True,
+    ).create_dir(name)
 
 
 def config_of(format_: str, storage: dict[str, str], folder: object, bucket: str) -> TableConfig:
