@@ -240,8 +240,18 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """Metrics of a client are larger than telemetry.max.bytes."""
     TRANSACTION_ABORTABLE: _ErrorCode.ValueType  # 120
     """The transaction cannot be committed; abort it."""
+    INVALID_RECORD_STATE: _ErrorCode.ValueType  # 121
+    """The member of a share group does not have the record."""
+    SHARE_SESSION_NOT_FOUND: _ErrorCode.ValueType  # 122
+    """No such share session; begin another one."""
+    INVALID_SHARE_SESSION_EPOCH: _ErrorCode.ValueType  # 123
+    """Share session out of step; begin another one."""
+    FENCED_STATE_EPOCH: _ErrorCode.ValueType  # 124
+    """The offsets of the share group were reset meanwhile."""
     INVALID_REGULAR_EXPRESSION: _ErrorCode.ValueType  # 128
     """Not RE2, or too long."""
+    SHARE_SESSION_LIMIT_REACHED: _ErrorCode.ValueType  # 133
+    """The broker has as many share sessions as it may have."""
     UNKNOWN_SERVER_ERROR: _ErrorCode.ValueType  # -1
     """A fault of ours; the broker's log has the details."""
 
@@ -466,8 +476,18 @@ TELEMETRY_TOO_LARGE: ErrorCode.ValueType  # 118
 """Metrics of a client are larger than telemetry.max.bytes."""
 TRANSACTION_ABORTABLE: ErrorCode.ValueType  # 120
 """The transaction cannot be committed; abort it."""
+INVALID_RECORD_STATE: ErrorCode.ValueType  # 121
+"""The member of a share group does not have the record."""
+SHARE_SESSION_NOT_FOUND: ErrorCode.ValueType  # 122
+"""No such share session; begin another one."""
+INVALID_SHARE_SESSION_EPOCH: ErrorCode.ValueType  # 123
+"""Share session out of step; begin another one."""
+FENCED_STATE_EPOCH: ErrorCode.ValueType  # 124
+"""The offsets of the share group were reset meanwhile."""
 INVALID_REGULAR_EXPRESSION: ErrorCode.ValueType  # 128
 """Not RE2, or too long."""
+SHARE_SESSION_LIMIT_REACHED: ErrorCode.ValueType  # 133
+"""The broker has as many share sessions as it may have."""
 UNKNOWN_SERVER_ERROR: ErrorCode.ValueType  # -1
 """A fault of ours; the broker's log has the details."""
 Global___ErrorCode: typing_extensions.TypeAlias = ErrorCode
