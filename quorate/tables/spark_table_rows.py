@@ -2,12 +2,16 @@
 
 import functools
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql.classic.dataframe import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.udf import UserDefinedFunction
+from pyspark.util import PythonEvalType
 
 from quorate.pipeline.pipeline_errors import PipelineError
 from quorate.pipeline.spark_rows import SparkRows, cause_of
@@ -42,7 +46,7 @@ class SparkTableRows:
         """
         task = functools.partial(_write_task, layout)
         try:
-            found = self._rows.frame(ranges).mapInArrow(task, "files binary").collect()
+            found = _mapped(self._rows.frame(ranges), task).collect()
         except (PySparkException, Py4JJavaError) as error:
             raise PipelineError(f"a batch could not be written: {cause_of(error)}") from error
         return [one for row in found for one in pickle.loads(row.files)]
@@ -54,6 +58,16 @@ class SparkTableRows:
     def fraction_done(self) -> float:
         """Return the fraction of Spark's present tasks that is done."""
         return self._rows.fraction_done()
+
+
+def _mapped(frame: DataFrame, task: Callable[[Any], Any]) -> DataFrame:
+    """Return ``frame.mapInArrow(task, "files binary")``, which itself would ask for pandas."""
+    function = UserDefinedFunction(
+        task, "files binary", "write_files", PythonEvalType.SQL_MAP_ARROW_ITER_UDF
+    )
+    java: Any = frame
+    column: Any = function(*[frame[name] for name in frame.columns])
+    return DataFrame(java._jdf.mapInArrow(column._jc, False, None), frame.sparkSession)
 
 
 def _write_task(layout: FileLayout, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
