@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql.classic.dataframe import DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
@@ -65,9 +65,12 @@ def _mapped(frame: DataFrame, task: Callable[[Any], Any]) -> DataFrame:
     function = UserDefinedFunction(
         task, "files binary", "write_files", PythonEvalType.SQL_MAP_ARROW_ITER_UDF
     )
-    java: Any = frame
+    classic: Any = frame
     column: Any = function(*[frame[name] for name in frame.columns])
-    return DataFrame(java._jdf.mapInArrow(column._jc, False, None), frame.sparkSession)
+    mapped: DataFrame = type(classic)(
+        classic._jdf.mapInArrow(column._jc, False, None), frame.sparkSession
+    )
+    return mapped
 
 
 def _write_task(layout: FileLayout, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
