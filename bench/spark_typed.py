@@ -30,6 +30,7 @@ from quorate.client.results import NewTopic
 from quorate.spark.session import local_session
 from quorate.spark.typed.avro_format import AvroFormat
 from quorate.spark.typed.avro_schema import parse_avro
+from quorate.spark.typed.decoders import decoder_of
 from quorate.spark.typed.json_format import JsonFormat
 from quorate.spark.typed.json_types import json_type
 from quorate.spark.typed.protobuf_format import protobuf_format
@@ -144,7 +145,7 @@ def measure_decoders(bench: Bench) -> None:
     for case in cases():
         values = pa.array([case.encode(order(n)) for n in range(BATCH_ROWS)], pa.binary())
         type_ = to_arrow_type(case.typed.spark_type, timezone="UTC")
-        decoder = case.typed.decoder()
+        decoder = decoder_of(case.typed)
         decoder.decode(values, type_, stop_at_bad=True)
 
         def typed(decoder: Any = decoder, values: Any = values, type_: Any = type_) -> None:  # noqa: ANN401

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_type
 
+from quorate.spark.typed.decoders import decoder_of
 from quorate.spark.typed.value_formats import Fault, ValueFormat
 
 
@@ -20,7 +21,7 @@ def decode(
     type_ = to_arrow_type(about.spark_type, timezone="UTC")
     # A slice, as a column that was decoded in pieces may be.
     array = pa.array([b"not this", *values], pa.binary()).slice(1)
-    decoder = about.decoder()
+    decoder = decoder_of(about)
     found = decoder.decode(array, type_, stop_at_bad=False)
     assert found.array.type == type_
     found.array.validate(full=True)

@@ -9,7 +9,6 @@ from quorate.spark.errors import ValueSchemaError
 from quorate.spark.typed.avro_schema import AvroType, parse_avro
 from quorate.spark.typed.avro_shapes import spark_type
 from quorate.spark.typed.registry_settings import AVRO, RegisteredSchema, RegistrySettings
-from quorate.spark.typed.value_formats import ValueDecoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +32,6 @@ class AvroFormat:
         """Return the format that decodes only the fields that ``wanted`` has."""
         writer = self.writer or self.reader
         return replace(self, reader=_selected(self.reader, wanted), writer=writer)
-
-    def decoder(self) -> ValueDecoder:
-        """Return a new decoder."""
-        from quorate.spark.typed.avro_values import AvroValues
-
-        return AvroValues(self)
 
 
 def avro_type(schema: RegisteredSchema) -> AvroType:

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql.types import DataType
 
-from quorate.spark.typed.value_formats import ValueDecoder
-
 
 @dataclass(frozen=True, slots=True)
 class JsonFormat:
@@ -27,9 +25,3 @@ class JsonFormat:
     def selected(self, wanted: DataType) -> "JsonFormat":
         """Return the format that decodes only the fields that ``wanted`` has."""
         return replace(self, type=wanted)
-
-    def decoder(self) -> ValueDecoder:
-        """Return a new decoder."""
-        from quorate.spark.typed.json_values import JsonValues
-
-        return JsonValues(self)

@@ -15,7 +15,6 @@ from quorate.spark.errors import ValueSchemaError
 from quorate.spark.typed.protobuf_text import descriptors_of, message_of
 from quorate.spark.typed.protobuf_types import message_type
 from quorate.spark.typed.registry_settings import PROTOBUF, RegisteredSchema, RegistrySettings
-from quorate.spark.typed.value_formats import ValueDecoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +38,6 @@ class ProtobufFormat:
         """Return the format that decodes only the fields that ``wanted`` has."""
         assert isinstance(wanted, StructType)
         return replace(self, wanted=wanted)
-
-    def decoder(self) -> ValueDecoder:
-        """Return a new decoder."""
-        from quorate.spark.typed.protobuf_values import ProtobufValues
-
-        return ProtobufValues(self)
 
     def descriptor(self) -> Descriptor:
         """Return the message, with its unwanted fields left out."""

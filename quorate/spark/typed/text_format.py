@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 from pyspark.sql.types import DataType, StringType
 
-from quorate.spark.typed.value_formats import ValueDecoder
-
 
 @dataclass(frozen=True, slots=True)
 class TextFormat:
@@ -19,9 +17,3 @@ class TextFormat:
     def selected(self, wanted: DataType) -> "TextFormat":
         """Return the format itself: a text has no parts."""
         return self
-
-    def decoder(self) -> ValueDecoder:
-        """Return a new decoder."""
-        from quorate.spark.typed.text_values import TextValues
-
-        return TextValues()

@@ -6,6 +6,7 @@ from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 
 from quorate.common.topic_partition import TopicPartition
 from quorate.spark.errors import UndecodableValue
+from quorate.spark.typed.decoders import decoder_of
 from quorate.spark.typed.typed_columns import OFFSET, TypedColumn, TypedSelection
 from quorate.spark.typed.value_formats import Decoded
 
@@ -48,7 +49,7 @@ class _Column:
     def __init__(self, about: TypedColumn) -> None:
         self.name = about.name
         self._about = about
-        self._decoder = about.format.decoder()
+        self._decoder = decoder_of(about.format)
         self._type = to_arrow_type(about.format.spark_type, timezone="UTC")
 
     def decode(self, values: pa.Array, *, permissive: bool) -> Decoded:

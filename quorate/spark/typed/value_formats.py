@@ -58,6 +58,3 @@ class ValueFormat(Protocol):
 
     def selected(self, wanted: DataType) -> Self:
         """Return the format that decodes only what ``wanted`` has of the type."""
-
-    def decoder(self) -> ValueDecoder:
-        """Return a new decoder."""
