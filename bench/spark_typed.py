@@ -14,6 +14,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import fastavro
@@ -202,13 +203,13 @@ def measure_queries(bench: Bench, cluster: RunningCluster) -> None:
             rows = batches * BATCH_ROWS
             typed = typed_query(spark, cluster, case)
             typed()
-            samples = bench.repeat(lambda typed=typed, rows=rows: timed(typed, rows, broker))
+            samples = bench.repeat(partial(timed, typed, rows, broker))
             bench.row({"case": f"Spark, {case.name}, typed columns"}, samples)
         for case in cases():
             rows = BATCH_ROWS * max(1, batches // 10)
             by_rows = udf_query(spark, cluster, case, rows)
             by_rows()
-            samples = bench.repeat(lambda query=by_rows, rows=rows: timed(query, rows, broker))
+            samples = bench.repeat(partial(timed, by_rows, rows, broker))
             bench.row({"case": f"Spark, {case.name}, Python UDF"}, samples)
     finally:
         spark.stop()

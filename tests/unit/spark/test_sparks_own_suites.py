@@ -159,8 +159,8 @@ def recreate(cluster: FakeRangeCluster, topic: str, partitions: int, records: in
     for partition in [one for one in cluster.logs if one.topic == topic]:
         del cluster.logs[partition]
     cluster.topic_ids[topic] = b"another topic id"
-    for partition in range(partitions):
-        cluster.add(topic, partition, [[Record(n) for n in range(records)]])
+    for number in range(partitions):
+        cluster.add(topic, number, [[Record(n) for n in range(records)]])
 
 
 def test_subscribe_topic_by_pattern_with_topic_recreation_between_batches(
