@@ -7,6 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -14,7 +17,6 @@ from pyspark.sql import functions as F
 from quorate.client.results import NewTopic
 from quorate.testing import RunningCluster, running_cluster
 from tests.support.avro_records import field, record
-from tests.support.stub_registry import StubRegistry
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -23,7 +25,8 @@ TIME = datetime(2024, 5, 6, 7, 8, 9, 123000, tzinfo=UTC)
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RunningCluster]:
-    with running_cluster(log_retention_ms=-1) as running:
+    registry = {"registry.listener": "http://127.0.0.1:0"}
+    with running_cluster(log_retention_ms=-1, config=registry) as running:
         yield running
 
 
@@ -151,21 +154,26 @@ def test_a_failure_of_a_task_says_why(spark: SparkSession, cluster: RunningClust
 def test_struct_columns_are_written_by_a_schema(
     spark: SparkSession, cluster: RunningCluster
 ) -> None:
-    """The schema is registered, and the records are read by it."""
+    """The cluster's own registry has the schema, Confluent's deserializer and Spark read by it."""
     create(cluster, "typed", 2)
     schema = json.dumps(record(field("id", "long"), field("note", ["null", "string"])))
-    with StubRegistry() as registry:
-        typed = {
-            "keyFormat": "string",
-            "valueFormat": "avro",
-            "schema.registry.url": registry.url,
-        }
-        rows = spark.range(50).selectExpr(
-            "CAST(id AS string) AS key",
-            "IF(id = 5, NULL, struct(id, IF(id % 2 = 0, concat('n', id), NULL) AS note)) AS value",
-        )
-        write(rows, cluster, topic="typed", valueSchema=schema, **typed)
-        assert registry.subjects == {"typed-value": [1]}
-        reader = spark.read.format("quorate").option("kafka.bootstrap.servers", cluster.bootstrap)
-        found = reader.options(**typed).load("typed").select("key", "value").collect()
+    url = cluster.registry_url(cluster.broker_ids[0])
+    typed = {"keyFormat": "string", "valueFormat": "avro", "schema.registry.url": url}
+    rows = spark.range(50).selectExpr(
+        "CAST(id AS string) AS key",
+        "IF(id = 5, NULL, struct(id, IF(id % 2 = 0, concat('n', id), NULL) AS note)) AS value",
+    )
+    write(rows, cluster, topic="typed", valueSchema=schema, **typed)
+    reader = spark.read.format("quorate").option("kafka.bootstrap.servers", cluster.bootstrap)
+    found = reader.options(**typed).load("typed").select("key", "value").collect()
     assert sorted(map(repr, found)) == sorted(map(repr, rows.collect()))
+
+    client = SchemaRegistryClient({"url": url})
+    try:
+        context = SerializationContext("typed", MessageField.VALUE)
+        deserialize = AvroDeserializer(client)
+        raw = [bytes(row.value) for row in collected(read(spark, cluster, "typed")) if row.value]
+        ids = [(deserialize(value, context) or {})["id"] for value in raw]
+    finally:
+        client._rest_client.session.close()
+    assert sorted(ids) == [n for n in range(50) if n != 5]

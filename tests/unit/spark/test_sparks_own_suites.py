@@ -156,8 +156,8 @@ def ranges(
 
 
 def recreate(cluster: FakeRangeCluster, topic: str, partitions: int, records: int) -> None:
-    for partition in [one for one in cluster.logs if one.topic == topic]:
-        del cluster.logs[partition]
+    for log in [one for one in cluster.logs if one.topic == topic]:
+        del cluster.logs[log]
     cluster.topic_ids[topic] = b"another topic id"
     for number in range(partitions):
         cluster.add(topic, number, [[Record(n) for n in range(records)]])
