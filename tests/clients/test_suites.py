@@ -8,6 +8,7 @@ are slow, and run from checkouts that the environment names: ``KAFKA_PYTHON_SOUR
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,15 +18,17 @@ from tests.clients.suites import (
     aiokafka,
     confluent,
     findings,
+    kafka_kit,
     kafka_python,
+    kafkajs,
     librdkafka,
     pytest_suite,
 )
 from tests.clients.suites.cases import Case
 from tests.clients.suites.findings import Expected, Finding
-from tests.clients.suites.java_build import NotBuilt, class_path, classes_of
+from tests.clients.suites.java_build import CLUSTER_TESTS, NotBuilt, classes_of
 from tests.clients.suites.java_process import JavaProcess
-from tests.clients.suites.kafka_java import AskedCluster, JavaSuite
+from tests.clients.suites.kafka_java import TESTS_JAR, AskedCluster, JavaSuite
 from tests.clients.suites.reports import closing_line, line, unexplained
 from tests.clients.suites.selection import Selection
 
@@ -61,11 +64,11 @@ brokers that stop and start, both protocols of groups, transactions, topics that
 def test_a_part_of_kafkas_java_tests_passes(tmp_path: Path) -> None:
     """``python -m tests.clients.suites kafka-java`` runs all, and has them fetched first."""
     try:
-        path = class_path(may_fetch=False)
+        path = CLUSTER_TESTS.class_path(may_fetch=False)
     except NotBuilt as reason:
         pytest.skip(str(reason))
     wanted = {name.partition(".")[0] for name in QUICK}
-    classes = [one for one in classes_of(path) if one.rpartition(".")[2] in wanted]
+    classes = [one for one in classes_of(path, TESTS_JAR) if one.rpartition(".")[2] in wanted]
     with JavaSuite(path, classes, tmp_path / "tests.log") as suite:
         cases = list(suite.run(QUICK))
     failed = [case for case in cases if case.result != "passed"]
@@ -228,6 +231,76 @@ def test_a_java_test_has_brokers_stopped_and_is_told_why_they_are_not(tmp_path: 
     java.end()
 
 
+KIT_RUNNER = """
+import sys
+print("BEGIN\\tA", flush=True)
+def ask(*fields):
+    print(*fields, sep="\\t", flush=True)
+    return sys.stdin.readline().rstrip().replace("\\t", " ")
+got = ask("CLUSTER", "brokers=2", "set.1:broker.rack=r")
+print("CASE", "A.brokers", "passed", "0.5", got, sep="\\t")
+print("CASE", "A.stops", "failed", "1", ask("STOP", "1"), sep="\\t")
+print("CASE", "A.refused", "skipped", "0", ask("START", "7"), sep="\\t")
+print("CASE", "A.ends", "passed", "0", ask("END"), sep="\\t", flush=True)
+if sys.argv[1] == "whole":
+    print("READY", flush=True)
+"""
+"""It speaks like ``KitRunner.java``."""
+
+
+class _FakeCluster:
+    """Stands for a running cluster of two brokers."""
+
+    broker_ids = (0, 1)
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def broker_address(self, broker_id: int) -> str:
+        return f"host:{broker_id}"
+
+    def stop_broker(self, broker_id: int) -> None:
+        self.done.append(f"stop {broker_id}")
+
+    def restart_broker(self, broker_id: int) -> None:
+        raise LocalClusterError(f"there is no\nbroker {broker_id}")
+
+
+@pytest.mark.parametrize("ending", ["whole", "early"])
+def test_tests_that_start_clusters_themselves_are_given_ours(
+    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = _FakeCluster()
+
+    @contextmanager
+    def made(*asked: object) -> Iterator[_FakeCluster]:
+        cluster.done.append(f"start {asked}")
+        yield cluster
+        cluster.done.append("end")
+
+    monkeypatch.setattr(kafka_kit, "suite_cluster", made)
+    command = [sys.executable, "-c", KIT_RUNNER, ending]
+    with (tmp_path / "log").open("w") as log, kafka_kit.KitProcess(command, "A", log) as process:
+        cases = list(process.cases())
+    assert cases[:4] == [
+        Case("A.brokers", "passed", "DONE 0=host:0 1=host:1", 0.5),
+        Case("A.stops", "failed", "DONE", 1.0),
+        Case("A.refused", "skipped", "FAILED there is no broker 7"),
+        Case("A.ends", "passed", "DONE"),
+    ]
+    ended = Case("A", "failed", "the Java process ended")
+    started = (2, kafka_kit.KAFKAS_LIMIT, {1: {"broker.rack": "r"}})
+    assert cases[4:] == ([] if ending == "whole" else [ended])
+    assert cluster.done == [f"start {started}", "stop 1", "end"]
+
+
+def test_a_class_of_which_no_test_applies_is_only_told_of() -> None:
+    names = ["OldTest", "ShareTest", "NewTest"]
+    left = [Case("ShareTest.(all)", "skipped", "not run")]
+    assert Selection(EXPECTED).split_classes(names) == (["OldTest", "NewTest"], left)
+    assert Selection(EXPECTED, "NewTest.works").split_classes(names) == (["NewTest"], [])
+
+
 def test_pytests_report_is_read() -> None:
     report = """<testsuites><testsuite>
         <testcase name="a"/>
@@ -241,6 +314,27 @@ def test_pytests_report_is_read() -> None:
         Case("c", "failed", "no fixture"),
         Case("d", "skipped", "too old"),
     ]
+
+
+def test_jests_report_of_a_file_is_read() -> None:
+    report = """<testsuites><testsuite>
+        <testcase classname=" Admin" name="creates"/>
+        <testcase classname=" Admin" name="creates"/>
+        <testcase classname="Admin" name="fails"><failure>Error: x&#10;more</failure></testcase>
+    </testsuite></testsuites>"""
+    assert kafkajs.cases_of("a.spec.js", report) == [
+        Case("a.spec.js: Admin creates", "passed"),
+        Case("a.spec.js: Admin creates (2)", "passed"),
+        Case("a.spec.js: Admin fails", "failed", "Error: x"),
+    ]
+
+
+def test_kafkajs_files_are_those_that_ask_a_broker(tmp_path: Path) -> None:
+    folder = tmp_path / "src" / "admin"
+    folder.mkdir(parents=True)
+    (folder / "topics.spec.js").write_text("require('testHelpers')")
+    (folder / "local.spec.js").write_text("require('assert')")
+    assert kafkajs.files_of(tmp_path) == ["admin/topics.spec.js"]
 
 
 def test_librdkafkas_summary_is_read() -> None:

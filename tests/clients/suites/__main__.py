@@ -9,7 +9,16 @@ from typing import Final
 
 import click
 
-from tests.clients.suites import aiokafka, confluent, franz_go, kafka_java, kafka_python, librdkafka
+from tests.clients.suites import (
+    aiokafka,
+    confluent,
+    franz_go,
+    kafka_java,
+    kafka_kit,
+    kafka_python,
+    kafkajs,
+    librdkafka,
+)
 from tests.clients.suites.cases import Case
 from tests.clients.suites.findings import Expected, write_passed
 from tests.clients.suites.reports import closing_line, line, unexplained, write_json
@@ -19,6 +28,7 @@ OF_CHECKOUTS: Final[Mapping[str, Callable[[Path, Selection], Iterator[Case]]]] =
     "aiokafka": aiokafka.cases,
     "confluent-kafka-python": confluent.cases,
     "kafka-python": kafka_python.cases,
+    "kafkajs": kafkajs.cases,
     "librdkafka": librdkafka.cases,
     "librdkafka-full": partial(librdkafka.cases, quick=False),
 }
@@ -26,7 +36,9 @@ OF_CHECKOUTS: Final[Mapping[str, Callable[[Path, Selection], Iterator[Case]]]] =
 
 FETCHED: Final[Mapping[str, Callable[[Selection, Path | None], Iterator[Case]]]] = {
     "franz-go": franz_go.run,
+    "kafka-connect": kafka_kit.connect,
     "kafka-java": kafka_java.run,
+    "kafka-streams": kafka_kit.streams,
 }
 """Suites that are fetched by the tools of their language."""
 
@@ -59,7 +71,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", default="", metavar="PATTERN", help="a part of a name, or a*b")
     parser.add_argument("--all", action="store_true", help="those that do not apply as well")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the results, for programs")
-    parser.add_argument("--log", type=Path, metavar="FILE", help="kafka-java: stack traces")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="of Java: stack traces")
     parser.add_argument(
         "--write-passed", action="store_true", help="what passes now is what passes from now on"
     )

@@ -18,9 +18,11 @@ from quorate.common.configuration import ConfigError
 from quorate.testing import RunningCluster
 from tests.clients.suites.cases import Case
 from tests.clients.suites.clusters import PLAIN_LOGIN, suite_cluster
-from tests.clients.suites.java_build import class_path, classes_of
+from tests.clients.suites.java_build import CLUSTER_TESTS, classes_of
 from tests.clients.suites.java_process import JavaProcess
 from tests.clients.suites.selection import Selection
+
+TESTS_JAR: Final = "kafka-clients-integration-tests"
 
 TEST_LIMIT_MS: Final = 120_000
 """Some tests wait for 60 s when all is well."""
@@ -28,12 +30,12 @@ TEST_LIMIT_MS: Final = 120_000
 _FIRST_CONTROLLER: Final = 3000
 """Kafka's test kit numbers its controllers from here on. Any broker may be the controller here."""
 
-_JAVA_OPTIONS: Final = (
+JAVA_OPTIONS: Final = (
     "-XX:TieredStopAtLevel=1",  # A test ends before better machine code would pay.
     "-XX:+UseSerialGC",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 )
-"""More logs: ``JDK_JAVA_OPTIONS=-Dorg.slf4j.simpleLogger.log.org.apache.kafka=debug``."""
+"""More logs: ``JDKJAVA_OPTIONS=-Dorg.slf4j.simpleLogger.log.org.apache.kafka=debug``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class JavaSuite:
     def __init__(self, path: str, classes: Sequence[str], log: Path) -> None:
         """``log`` receives what the tests print, and where they failed."""
         limit = str(TEST_LIMIT_MS)
-        command = ["java", *_JAVA_OPTIONS, "-cp", path, "SuiteRunner", limit, *classes]
+        command = ["java", *JAVA_OPTIONS, "-cp", path, "SuiteRunner", limit, *classes]
         self._process = JavaProcess(command, log)
         self.clusters = {
             name: AskedCluster.parse(fields) for name, *fields in self._process.listed()
@@ -132,8 +134,8 @@ def _operations(cluster: RunningCluster) -> Mapping[str, Callable[[int], None]]:
 def run(selection: Selection, log: Path | None = None) -> Iterator[Case]:
     """Fetch and compile the tests, and run those that are selected. ``log`` receives what they
     print, and the stack traces of those that fail."""
-    path = class_path()
-    with JavaSuite(path, classes_of(path), log or Path(os.devnull)) as suite:
+    path = CLUSTER_TESTS.class_path()
+    with JavaSuite(path, classes_of(path, TESTS_JAR), log or Path(os.devnull)) as suite:
         names, left = selection.split(suite.clusters)
         click.echo(f"{len(names)} tests to run, {len(left)} that do not apply")
         yield from left

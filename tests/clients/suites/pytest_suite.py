@@ -72,17 +72,23 @@ def _import_path(source: Path) -> Iterator[str]:
 def cases_of(report: str) -> Iterator[Case]:
     """Read what pytest wrote as JUnit's XML."""
     for case in ElementTree.fromstring(report).iter("testcase"):
-        name, seconds = case.get("name", ""), float(case.get("time", "0"))
-        failure = case.find("failure")
-        if failure is None:
-            failure = case.find("error")
-        skipped = case.find("skipped")
-        if failure is not None:
-            yield Case(name, "failed", _first_line(failure.get("message", "")), seconds)
-        elif skipped is not None:
-            yield Case(name, "skipped", _first_line(skipped.get("message", "")), seconds)
-        else:
-            yield Case(name, "passed", seconds=seconds)
+        yield case_of(case, case.get("name", ""))
+
+
+def case_of(element: ElementTree.Element, name: str, *, text_of_failure: bool = False) -> Case:
+    """Read one test. ``text_of_failure``: the reason is the text of a failure, where there is no
+    message of its own."""
+    seconds = float(element.get("time", "0"))
+    failure = element.find("failure")
+    if failure is None:
+        failure = element.find("error")
+    skipped = element.find("skipped")
+    if failure is not None:
+        said = (failure.text or "") if text_of_failure else failure.get("message", "")
+        return Case(name, "failed", _first_line(said), seconds)
+    if skipped is not None:
+        return Case(name, "skipped", _first_line(skipped.get("message", "")), seconds)
+    return Case(name, "passed", seconds=seconds)
 
 
 def _first_line(text: str) -> str:
