@@ -46,6 +46,11 @@ CONSUMER_GROUPS: Final = 3
 (KIP-848). A broker of an earlier release would pass over their records.
 """
 
+SHARE_GROUPS: Final = 3
+"""From this ``inter_broker_protocol`` on, all brokers coordinate share groups and keep the states
+of share-partitions (KIP-932). A broker of an earlier release would pass over their records.
+"""
+
 BRIDGE: Final = 3
 """From this ``metadata_version`` on, brokers may write those at inter_broker_protocol 1, by
 compare-and-set.
@@ -111,7 +116,7 @@ FEATURES: Final[dict[str, Feature]] = {
             "control requests name the newest broker epoch: made once, sent to all; the controller "
             "alone writes configurations, ACLs, quotas, tokens and credentials",
             "also brokers take all metadata from the metadata log: the controller names the offset "
-            "that they must have reached; groups may use the consumer protocol",
+            "that they must have reached; groups may use the consumer protocol; share groups",
         ),
     ),
     METADATA_VERSION: Feature(

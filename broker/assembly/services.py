@@ -27,6 +27,7 @@ from quorate.broker.control.broker_control_service import (
 from quorate.broker.control.controller_forwarder import ControllerForwarder
 from quorate.broker.coordinator.groups.external_commits import ExternalCommits
 from quorate.broker.coordinator.groups.group_offsets_service import GroupOffsetsService
+from quorate.broker.coordinator.share.share_states import ShareStatesService
 from quorate.broker.coordinator.transactions.transactions_service import (
     TransactionsService,
     add_transactions_to_server,
@@ -36,6 +37,7 @@ from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.groups.coordinator_topics import GROUPS, CoordinatorTopics
 from quorate.broker.kafka.records.fetch_session_cache import FetchSessionCache
 from quorate.broker.kafka.services import KafkaServices
+from quorate.broker.kafka.share.share_sessions import ShareSessionCache
 from quorate.broker.metrics.client_metrics import ClientFigures
 from quorate.broker.quota.client_memory import ClientMemory
 from quorate.broker.quota.client_quota_manager import ClientQuotaManager
@@ -59,7 +61,7 @@ from quorate.broker.security.grpc_caller import caller
 from quorate.broker.security.token_access import TokenDescription
 from quorate.broker.telemetry.client_telemetry import ClientTelemetry
 from quorate.common.types import ID_BYTES
-from quorate_proto.v1 import groups_pb2_grpc
+from quorate_proto.v1 import groups_pb2_grpc, share_states_pb2_grpc
 
 if TYPE_CHECKING:
     from quorate.broker.http.http_routes import HttpRoute
@@ -89,6 +91,7 @@ class BrokerServices:
         shared.metrics.add(self.kafka.fetch_sessions.samples)
         shared.metrics.add(self.kafka.telemetry.samples)
         shared.metrics.add(self.kafka.quotas.totals.samples)
+        shared.metrics.add(self.kafka.share_sessions.samples)
 
     def serve_brokers(self, server: grpc.aio.Server, followers: ReplicationListener | None) -> None:
         """Serve the requests that only brokers may send, and the changes that they forward.
@@ -111,6 +114,9 @@ class BrokerServices:
             self.replicas, shared.images, self.coordinators.transactions
         )
         add_transactions_to_server(server, transactions)
+        share_states_pb2_grpc.add_ShareStatesServicer_to_server(
+            ShareStatesService(self.coordinators.share_states, self.replicas), server
+        )
         registry = SchemaRegistryService(self._registry, shared.authorizer)
         add_registry_to_server(server, registry)
 
@@ -182,6 +188,10 @@ class BrokerServices:
             transactions=coordinators.transactions,
             authorizer=shared.authorizer,
             fetch_sessions=FetchSessionCache.of(shared.config, environment.now_ms),
+            share_states=coordinators.states,
+            share_leader=coordinators.share_leader,
+            share_sessions=ShareSessionCache.of(shared.config, coordinators.share_leader),
+            group_config=shared.live,
             images=shared.images,
             configs=self._configs,
             tokens=self._tokens,

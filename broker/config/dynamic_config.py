@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Set
 from typing import Any, Final, Generic, NamedTuple, cast
 
 from quorate.broker.config.client_metrics_keys import CLIENT_METRICS
-from quorate.broker.config.group_keys import GROUP, GroupKey
+from quorate.broker.config.group_keys import GROUP, GROUP_KEYS, GroupKey
 from quorate.broker.config.spec import BROKER_SPEC
 from quorate.broker.config.topic_keys import TopicKey
 from quorate.broker.metadata.metadata_follower import MetadataFollower
@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 
 EVERY_BROKER: Final = ""
 """The entity name of the configuration that applies to brokers without a value of their own."""
+
+NO_GROUP: Final = ""
+"""The name of a group without a configuration of its own."""
 
 DYNAMIC_BROKER_SPEC: Final = ConfigSpec(
     "dynamic broker", [key for key in BROKER_SPEC if key.update is not Update.READ_ONLY]
@@ -130,7 +133,7 @@ def new_topic_settings(
     """Yield the value of a topic key at every place that sets one for topics that do not."""
     key, broker_key = topic_key
     if broker_key is not None:
-        yield from broker_settings(image, file, broker_id, broker_key)
+        yield from cast("Iterator[Setting[T]]", broker_settings(image, file, broker_id, broker_key))
     elif key.default is not None:
         yield Setting(key.name, key.default, ConfigSource.DEFAULT)
 
@@ -152,6 +155,12 @@ def group_settings(
     yield from broker_settings(image, file, broker_id, group_key.of_broker)
 
 
+def own_group_settings(image: Image, group: str, key: ConfigKey[T]) -> Iterator[Setting[T]]:
+    """Yield the value of a group key that no key of the broker has the meaning of."""
+    yield from _set_in(image.config(GROUP, group), key, ConfigSource.GROUP)
+    yield _default(key)
+
+
 def _set_in(
     values: Mapping[str, str], key: ConfigKey[T], source: ConfigSource
 ) -> Iterator[Setting[T]]:
@@ -167,7 +176,8 @@ def _set_in(
 
 
 class LiveConfiguration:
-    """The configuration of one broker as it is now: ``live[KEY]``, ``live.of_topic(topic, KEY)``.
+    """The configuration of one broker as it is now: ``live[KEY]``, ``live.of_topic(topic, KEY)``,
+    ``live.of_group(group, KEY)``.
 
     Each value is looked up once after each change of the configuration.
     """
@@ -207,6 +217,14 @@ class LiveConfiguration:
         image = self._images.image
         found = next(group_settings(image, self.file, self.broker_id, group, group_key))
         return group_key.within_limits(found.value, self)
+
+    def group_value(self, group: str, key: ConfigKey[T]) -> T:
+        """Return the value of any key of groups for a group, which need not exist."""
+        group_key = GROUP_KEYS.get(key.name)
+        if group_key is not None:
+            value: Any = self.of_group(group, group_key)
+            return cast("T", value)
+        return next(own_group_settings(self._fresh(), group, key)).value
 
     def _fresh(self) -> Image:
         """Return the newest image. If its configuration has changed, the values that were looked up

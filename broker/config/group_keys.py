@@ -1,4 +1,4 @@
-"""The configuration keys of groups (KIP-848), with Kafka's names.
+"""The configuration keys of groups (KIP-848, KIP-932), with Kafka's names.
 
 A group need not exist to be configured. Groups of the classic protocol do not use these keys: their
 members name their own timeouts. A key that a group does not set has the value of the broker's key,
@@ -18,6 +18,15 @@ from quorate.broker.config.consumer_groups import (
     GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS,
     GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS,
     GROUP_CONSUMER_SESSION_TIMEOUT_MS,
+)
+from quorate.broker.config.share_groups import BOUNDS as SHARE_BOUNDS
+from quorate.broker.config.share_groups import (
+    GROUP_SHARE_ASSIGNMENT_INTERVAL_MS,
+    GROUP_SHARE_DELIVERY_COUNT_LIMIT,
+    GROUP_SHARE_HEARTBEAT_INTERVAL_MS,
+    GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS,
+    GROUP_SHARE_RECORD_LOCK_DURATION_MS,
+    GROUP_SHARE_SESSION_TIMEOUT_MS,
 )
 from quorate.common.configuration import ConfigError, ConfigKey, ConfigSpec, Update, Values
 
@@ -100,16 +109,105 @@ CONSUMER_ASSIGNMENT_INTERVAL: Final = GroupKey(
     GROUP_CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS,
 )
 
+
+def _share_key(of_broker: ConfigKey[int], doc: str) -> GroupKey:
+    """Return the key of share groups that has the name of the broker's without ``group.``."""
+    least, most = _SHARE_LIMITS[of_broker.name]
+    key = ConfigKey(
+        name=of_broker.name.removeprefix("group."),
+        type=int,
+        default=of_broker.default,
+        at_least=least.at_least,
+        at_most=most.at_most or _INT_MAX,
+        doc=doc,
+        update=Update.CLUSTER_WIDE,
+    )
+    return GroupKey(key, of_broker, least, most)
+
+
+_SHARE_LIMITS: Final = {key.name: (least, most) for key, least, most in SHARE_BOUNDS}
+
+SHARE_SESSION_TIMEOUT: Final = _share_key(
+    GROUP_SHARE_SESSION_TIMEOUT_MS,
+    "How long a member may be silent before it is removed, in this share group.",
+)
+SHARE_HEARTBEAT_INTERVAL: Final = _share_key(
+    GROUP_SHARE_HEARTBEAT_INTERVAL_MS,
+    "How often members send heartbeats in this share group.",
+)
+SHARE_ASSIGNMENT_INTERVAL: Final = _share_key(
+    GROUP_SHARE_ASSIGNMENT_INTERVAL_MS,
+    "The least time between two target assignments in this share group.",
+)
+SHARE_RECORD_LOCK_DURATION: Final = _share_key(
+    GROUP_SHARE_RECORD_LOCK_DURATION_MS,
+    "How long a member has a record to itself in this share group.",
+)
+SHARE_DELIVERY_COUNT_LIMIT: Final = _share_key(
+    GROUP_SHARE_DELIVERY_COUNT_LIMIT,
+    "How often a record is delivered in this share group.",
+)
+SHARE_PARTITION_MAX_RECORD_LOCKS: Final = _share_key(
+    GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS,
+    "The most records of a partition that are worked at in this share group.",
+)
+SHARE_AUTO_OFFSET_RESET: Final = ConfigKey(
+    name="share.auto.offset.reset",
+    type=str,
+    default="latest",
+    pattern=r"latest|earliest|by_duration:P(?=[0-9T])([0-9]+D)?(T(?=[0-9])([0-9]+H)?([0-9]+M)?"
+    r"([0-9]+(\.[0-9]+)?S)?)?",
+    form="latest, earliest, or by_duration: with a duration of ISO 8601 such as by_duration:PT1H",
+    doc="Where the share group begins with a partition that it has not read yet.",
+    update=Update.CLUSTER_WIDE,
+)
+SHARE_ISOLATION_LEVEL: Final = ConfigKey(
+    name="share.isolation.level",
+    type=str,
+    default="read_uncommitted",
+    one_of=("read_committed", "read_uncommitted"),
+    doc="Whether the share group gets records of transactions only once they are committed.",
+    update=Update.CLUSTER_WIDE,
+)
+SHARE_RENEW_ACKNOWLEDGE_ENABLE: Final = ConfigKey(
+    name="share.renew.acknowledge.enable",
+    type=bool,
+    default=True,
+    doc="Whether members of the share group may renew the locks of records (KIP-1222).",
+    update=Update.CLUSTER_WIDE,
+)
+
 GROUP_KEYS: Final[Mapping[str, GroupKey]] = {
     each.key.name: each
     for each in (
         CONSUMER_ASSIGNMENT_INTERVAL,
         CONSUMER_HEARTBEAT_INTERVAL,
         CONSUMER_SESSION_TIMEOUT,
+        SHARE_ASSIGNMENT_INTERVAL,
+        SHARE_DELIVERY_COUNT_LIMIT,
+        SHARE_HEARTBEAT_INTERVAL,
+        SHARE_PARTITION_MAX_RECORD_LOCKS,
+        SHARE_RECORD_LOCK_DURATION,
+        SHARE_SESSION_TIMEOUT,
     )
 }
+"""The keys that a key of the broker has the same meaning as, by name."""
 
-GROUP_SPEC: Final = ConfigSpec(GROUP, [each.key for each in GROUP_KEYS.values()])
+GROUP_SPEC: Final = ConfigSpec(
+    GROUP,
+    [
+        *(each.key for each in GROUP_KEYS.values()),
+        SHARE_AUTO_OFFSET_RESET,
+        SHARE_ISOLATION_LEVEL,
+        SHARE_RENEW_ACKNOWLEDGE_ENABLE,
+    ],
+)
+
+_TIMES_OF_MEMBERS: Final = (
+    (CONSUMER_SESSION_TIMEOUT, CONSUMER_HEARTBEAT_INTERVAL),
+    (SHARE_SESSION_TIMEOUT, SHARE_HEARTBEAT_INTERVAL),
+)
+"""Session timeouts, each with the interval of heartbeats that must be less."""
 
 
 def check_group(values: Mapping[str, str], config: Values) -> None:
@@ -122,15 +220,15 @@ def check_group(values: Mapping[str, str], config: Values) -> None:
     for key, value in _parsed(values):
         key.check(value, config)
     known = dict(_parsed(values))
-    session, heartbeat = (
-        known.get(key, config[key.of_broker])
-        for key in (CONSUMER_SESSION_TIMEOUT, CONSUMER_HEARTBEAT_INTERVAL)
-    )
-    if heartbeat >= session:
-        raise ConfigError(
-            f"{CONSUMER_HEARTBEAT_INTERVAL.key.name}={heartbeat}: must be less than "
-            f"{CONSUMER_SESSION_TIMEOUT.key.name}, which is {session}"
+    for session_key, heartbeat_key in _TIMES_OF_MEMBERS:
+        session, heartbeat = (
+            known.get(key, config[key.of_broker]) for key in (session_key, heartbeat_key)
         )
+        if heartbeat >= session:
+            raise ConfigError(
+                f"{heartbeat_key.key.name}={heartbeat}: must be less than "
+                f"{session_key.key.name}, which is {session}"
+            )
 
 
 def _parsed(values: Mapping[str, str]) -> Iterator[tuple[GroupKey, int]]:

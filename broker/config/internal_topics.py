@@ -6,12 +6,14 @@ from typing import Final
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
+SHARE_STATE_TOPIC: Final = "__share_group_state"
 
-INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 
 
 def partition_of(name: str, partition_count: int) -> int:
-    """Return the partition in which a group or a transactional id is coordinated.
+    """Return the partition in which a group, a transactional id or a share-partition has its
+    coordinator.
 
     Like Kafka, this uses Java's hash code of the name, without its sign.
     """

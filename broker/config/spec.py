@@ -19,6 +19,7 @@ from quorate.broker.config import (
     replication,
     retention,
     security,
+    share_groups,
     telemetry,
     topics,
 )
@@ -43,6 +44,7 @@ BROKER_SPEC: Final = ConfigSpec(
         *declared(controller),
         *declared(coordinator),
         *declared(consumer_groups),
+        *declared(share_groups),
         *declared(log),
         *declared(retention),
         *declared(compaction),

@@ -49,6 +49,13 @@ from quorate.broker.kafka.records import (
     produce_messages,
 )
 from quorate.broker.kafka.services import KafkaServices
+from quorate.broker.kafka.share import (
+    share_fetch_api,
+    share_group_apis,
+    share_messages,
+    share_offset_apis,
+    share_state_apis,
+)
 from quorate.broker.kafka.telemetry import telemetry_apis
 from quorate.broker.kafka.transactions import (
     init_producer_id_api,
@@ -61,7 +68,7 @@ from quorate.broker.kafka.wire.primitives import Buffers, Cursor
 def api_table() -> Mapping[int, Api]:
     """Return the APIs of one broker, by their number."""
     apis = [*_records(), *_metadata(), *_groups(), *_transactions(), *_security(), *_admin()]
-    apis += _telemetry()
+    apis += [*_telemetry(), *_shares(), *_share_states()]
     advertised = [*apis, _api_versions(())]
     return {api.key: api for api in [*apis, _api_versions(advertised)]}
 
@@ -311,6 +318,55 @@ def _telemetry() -> list[Api]:
             is_pipelined=True,
         ),
         _api(72, "PushTelemetry", (0, 0), 0, telemetry.push_telemetry, is_pipelined=True),
+    ]
+
+
+def _shares() -> list[Api]:
+    groups, offsets = share_group_apis, share_offset_apis
+    heartbeat = groups.ShareGroupHeartbeatApi().handle
+    return [
+        _api(76, "ShareGroupHeartbeat", (1, 1), 0, heartbeat, abandonable=True),
+        _api(77, "ShareGroupDescribe", (1, 1), 0, groups.share_group_describe, abandonable=True),
+        _api(
+            78,
+            "ShareFetch",
+            (1, 2),
+            share_messages.FIRST_FLEXIBLE_VERSION,
+            share_fetch_api.share_fetch,
+            decode=share_messages.decode_fetch,
+            encode=share_messages.encode_fetch,
+            response_bytes_max=share_fetch_api.response_bytes_max,
+            abandonable=True,
+        ),
+        _api(
+            79,
+            "ShareAcknowledge",
+            (1, 2),
+            share_messages.FIRST_FLEXIBLE_VERSION,
+            share_fetch_api.share_acknowledge,
+            decode=share_messages.decode_acknowledge,
+        ),
+        _api(
+            90,
+            "DescribeShareGroupOffsets",
+            (0, 1),
+            0,
+            offsets.describe_share_group_offsets,
+            abandonable=True,
+        ),
+        _api(91, "AlterShareGroupOffsets", (0, 0), 0, offsets.AlterShareGroupOffsetsApi().handle),
+        _api(92, "DeleteShareGroupOffsets", (0, 0), 0, offsets.delete_share_group_offsets),
+    ]
+
+
+def _share_states() -> list[Api]:
+    states = share_state_apis
+    return [
+        _api(83, "InitializeShareGroupState", (0, 0), 0, states.initialize),
+        _api(84, "ReadShareGroupState", (0, 0), 0, states.read),
+        _api(85, "WriteShareGroupState", (0, 1), 0, states.write),
+        _api(86, "DeleteShareGroupState", (0, 0), 0, states.delete),
+        _api(87, "ReadShareGroupStateSummary", (0, 1), 0, states.summarize, abandonable=True),
     ]
 
 

@@ -218,7 +218,32 @@ _ADMIN: Final = {
 
 _TELEMETRY: Final = {"GetTelemetrySubscriptions": _FEW_ITEMS, "PushTelemetry": _FEW_ITEMS}
 
+_SHARES: Final = {
+    "ShareGroupHeartbeat": RequestWork(elements_max=_SEVERAL * 2),
+    "ShareGroupDescribe": _by_item("group_ids", "groups", at_once=1, repeated=Repeated.DROPPED),
+    # The type of an acknowledgement is an element: a member may have one for each of its records.
+    "ShareFetch": RequestWork(elements_max=_MANY, is_long_poll=True),
+    "ShareAcknowledge": RequestWork(elements_max=_MANY),
+    "DescribeShareGroupOffsets": RequestWork(elements_max=_SEVERAL, has_long_answer=True),
+    "AlterShareGroupOffsets": _SOME_ITEMS,
+    "DeleteShareGroupOffsets": _SOME_ITEMS,
+    "InitializeShareGroupState": _SOME_ITEMS,
+    "ReadShareGroupState": RequestWork(elements_max=_SOME, has_long_answer=True),
+    "WriteShareGroupState": RequestWork(elements_max=_SEVERAL),
+    "DeleteShareGroupState": _SOME_ITEMS,
+    "ReadShareGroupStateSummary": _SOME_ITEMS,
+}
+
 WORK: Final[Mapping[str, RequestWork]] = MappingProxyType(
-    {**_RECORDS, **_METADATA, **_GROUPS, **_TRANSACTIONS, **_SECURITY, **_ADMIN, **_TELEMETRY}
+    {
+        **_RECORDS,
+        **_METADATA,
+        **_GROUPS,
+        **_TRANSACTIONS,
+        **_SECURITY,
+        **_ADMIN,
+        **_TELEMETRY,
+        **_SHARES,
+    }
 )
 """The work of each API, by Kafka's name."""

@@ -6,10 +6,14 @@ from dataclasses import dataclass, field
 from quorate.broker.control.controller_forwarder import ControllerForwarder
 from quorate.broker.control.ports import QuorumView
 from quorate.broker.coordinator.groups.group_coordinator import GroupCoordinator
+from quorate.broker.coordinator.groups.share_group_parts import GroupConfiguration
+from quorate.broker.coordinator.share.share_leader import ShareLeader
+from quorate.broker.coordinator.share.share_states import ShareStates
 from quorate.broker.coordinator.transactions.producer_ids import ProducerIds
 from quorate.broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from quorate.broker.kafka.admin.config_description import ConfigReads
 from quorate.broker.kafka.records.fetch_session_cache import FetchSessionCache
+from quorate.broker.kafka.share.share_sessions import ShareSessionCache
 from quorate.broker.metadata.metadata_cache import MetadataCache
 from quorate.broker.metadata.metadata_follower import MetadataFollower
 from quorate.broker.metrics.client_metrics import ClientFigures
@@ -49,6 +53,13 @@ class KafkaServices:
     transactions: TransactionCoordinator
     authorizer: Authorizer
     fetch_sessions: FetchSessionCache
+    share_states: ShareStates
+    """The share coordinators of the cluster."""
+    share_leader: ShareLeader
+    """The share-partitions of the partitions that this broker leads (KIP-932)."""
+    share_sessions: ShareSessionCache
+    group_config: GroupConfiguration
+    """The configuration of groups."""
     images: MetadataFollower
     """Holds the newest metadata image. Administrative state reaches a broker by it alone (F3)."""
     configs: ConfigReads

@@ -6,6 +6,7 @@ longest when there are too many. A client that was forgotten is a new one: nothi
 
 import uuid
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -31,12 +32,20 @@ _NEW_REQUEST_IS_RIGHT: Final = (
 class ClientConnection:
     """The connection of a client, and the software that the client says it is (KIP-511)."""
 
-    __slots__ = ("port", "software_name", "software_version")
+    __slots__ = ("port", "software_name", "software_version", "watchers")
 
     def __init__(self, port: int = 0) -> None:
         self.port = port
         self.software_name = ""
         self.software_version = ""
+        self.watchers: dict[Callable[[], None], None] = {}
+        """What is called when the connection closes."""
+
+    def closed(self) -> None:
+        """Tell the watchers that the connection has closed."""
+        while self.watchers:
+            watcher, _ = self.watchers.popitem()
+            watcher()
 
 
 @dataclass(slots=True, eq=False)

@@ -171,6 +171,53 @@ _ADDING: Final = {
 }
 
 
+_SHARE_BEAT: Final = {
+    "group_id": GROUP,
+    "member_id": "m",
+    "member_epoch": 0,
+    "rack_id": None,
+    "subscribed_topic_names": [TOPIC],
+}
+_SHARE_FETCH: Final = {
+    "group_id": GROUP,
+    "member_id": "m",
+    "share_session_epoch": 0,
+    "max_wait": 0,
+    "min_bytes": 0,
+    "max_bytes": 1_000,
+    "max_records": 1,
+    "batch_size": 1,
+    "share_acquire_mode": 0,
+    "is_renew_ack": False,
+    "topics": [
+        {"name": TOPIC, "partitions": [{"partition_index": 0, "acknowledgement_batches": []}]}
+    ],
+    "forgotten_topics_data": [],
+}
+_SHARE_ACK: Final = {
+    "group_id": GROUP,
+    "member_id": "m",
+    "share_session_epoch": 1,
+    "is_renew_ack": False,
+    "topics": [],
+}
+_SHARE_OFFSETS: Final = {
+    "groups": [{"group_id": GROUP, "topics": [{"topic_name": TOPIC, "partitions": [0]}]}]
+}
+_SHARE_RESET: Final = {
+    "group_id": GROUP,
+    "topics": [{"topic_name": TOPIC, "partitions": [{"partition_index": 0, "start_offset": 0}]}],
+}
+_SHARE_FORGET: Final = {"group_id": GROUP, "topics": [{"topic_name": TOPIC}]}
+
+
+def _share_state(version: int, **fields: object) -> Row:
+    """A question to the share coordinator about a partition."""
+    partition = {"partition": 0, **fields}
+    request = {"group_id": GROUP, "topics": [{"name": TOPIC, "partitions": [partition]}]}
+    return Row(version, request, (cluster(Op.CLUSTER_ACTION),), CLUSTER_DENIED)
+
+
 ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
     {
         0: (
@@ -403,6 +450,43 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
                 GROUP_DENIED,
             ),
         ),
+        76: (
+            Row(1, _SHARE_BEAT, (group(Op.READ),), GROUP_DENIED, also=(topic(Op.DESCRIBE),)),
+            Row(1, _SHARE_BEAT, (topic(Op.DESCRIBE),), TOPIC_DENIED, also=(group(Op.READ),)),
+        ),
+        77: (
+            Row(
+                1,
+                {"group_ids": [GROUP], "include_authorized_operations": False},
+                (group(Op.DESCRIBE), group(Op.READ)),
+                GROUP_DENIED,
+            ),
+        ),
+        78: (
+            Row(2, _SHARE_FETCH, (group(Op.READ),), GROUP_DENIED, also=(topic(Op.READ),)),
+            Row(2, _SHARE_FETCH, (topic(Op.READ),), TOPIC_DENIED, also=(group(Op.READ),)),
+        ),
+        79: (Row(2, _SHARE_ACK, (group(Op.READ),), GROUP_DENIED, also=(topic(Op.READ),)),),
+        83: (_share_state(0, state_epoch=1, start_offset=0),),
+        84: (_share_state(0, leader_epoch=1),),
+        85: (
+            _share_state(
+                1,
+                state_epoch=1,
+                leader_epoch=1,
+                start_offset=0,
+                delivery_complete_count=0,
+                state_batches=[],
+            ),
+        ),
+        86: (_share_state(0),),
+        87: (_share_state(1, leader_epoch=1),),
+        90: (Row(1, _SHARE_OFFSETS, (group(Op.DESCRIBE), group(Op.READ)), GROUP_DENIED),),
+        91: (
+            Row(0, _SHARE_RESET, (group(Op.READ),), GROUP_DENIED, also=(topic(Op.READ),)),
+            Row(0, _SHARE_RESET, (topic(Op.READ),), TOPIC_DENIED, also=(group(Op.READ),)),
+        ),
+        92: (Row(0, _SHARE_FORGET, (group(Op.DELETE),), GROUP_DENIED, also=(topic(Op.READ),)),),
         47: (
             Row(0, _FORGETTING, (group(Op.DELETE),), GROUP_DENIED, also=(topic(Op.READ),)),
             Row(0, _FORGETTING, (topic(Op.READ),), TOPIC_DENIED, also=(group(Op.DELETE),)),

@@ -38,6 +38,15 @@ from quorate.broker.coordinator.shards.coordinator_records import (
     TransactionOwner,
 )
 from quorate.broker.coordinator.shards.led_partition import LedPartition
+from quorate.broker.coordinator.share.led_share_partition import ShareLeaderParts
+from quorate.broker.coordinator.share.share_leader import (
+    ShareFetchParams,
+    ShareLeader,
+    ShareOutcome,
+)
+from quorate.broker.coordinator.share.share_states import ShareStates
+from quorate.broker.coordinator.share.state.acquiring import Wanted
+from quorate.broker.coordinator.share.state.stored_state import SharePartitionKey
 from quorate.broker.coordinator.transactions.marker_sender import MarkerSender
 from quorate.broker.coordinator.transactions.producer_ids import ProducerIds
 from quorate.broker.coordinator.transactions.state.transaction_metadata import ProducerEpoch
@@ -49,6 +58,7 @@ from quorate.broker.kafka.admin.config_description import ConfigReads
 from quorate.broker.kafka.records.fetch_session_cache import FetchSessionCache
 from quorate.broker.kafka.server import KafkaServer
 from quorate.broker.kafka.services import KafkaServices
+from quorate.broker.kafka.share.share_sessions import ShareSessionCache
 from quorate.broker.log.batches.admission import check_produced
 from quorate.broker.log.batches.record_batch import iterate_batches
 from quorate.broker.log.state.aborted_transactions import AbortedTransaction
@@ -101,6 +111,7 @@ from quorate_proto.v1 import admin_pb2, errors_pb2
 from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse, WatchRequest
 from quorate_proto.v1.quorum_pb2 import WatchEvent as EncodedWatchEvent
 from tests.support.followers import ShownImage
+from tests.support.share_fakes import FakeGroupConfig, FakeShareStates, share_parts
 from tests.support.waiting import async_let_time_pass
 
 BROKER = BrokerId(1)
@@ -450,9 +461,26 @@ def fake_groups(metadata: FakeMetadata, config: Values) -> GroupCoordinator:
         metadata.partition_count,
         lambda: uuid4().hex,
         ConsumerGroupParts.of(config, metadata, WorkTurns(), lambda _, key: config[key.of_broker]),
+        share_parts(metadata),
     )
     metadata.on_added[OFFSETS_TOPIC] = partial(_lead_all, groups)
     return groups
+
+
+class FakeShareLeader(ShareLeader):
+    """It leads nothing."""
+
+    def __init__(self, replicas: ReplicaManager, states: ShareStates) -> None:
+        clock = ShardClock(lambda: 0, lambda: 0)
+        super().__init__(ShareLeaderParts(FakeGroupConfig(), replicas, states, clock))
+
+    async def fetch(
+        self,
+        wants: Mapping[SharePartitionKey, TopicPartition],
+        wanted: Wanted,
+        params: ShareFetchParams,
+    ) -> dict[SharePartitionKey, ShareOutcome]:
+        return {key: ShareOutcome(errors_pb2.NOT_LEADER_OR_FOLLOWER) for key in wants}
 
 
 class FakeMarkers(MarkerSender):
@@ -783,6 +811,8 @@ def fake_broker(
     quorum = FakeQuorum()
     memory = ClientMemory.of(config)
     producer_ids = FakeProducerIds()
+    share_states = FakeShareStates()
+    share_leader = FakeShareLeader(replicas, share_states)
     markers = FakeMarkers()
     services = KafkaServices(
         config=config,
@@ -798,6 +828,10 @@ def fake_broker(
         fetch_sessions=FetchSessionCache.of(
             config, lambda: int(asyncio.get_running_loop().time() * 1000)
         ),
+        share_states=share_states,
+        share_leader=share_leader,
+        share_sessions=ShareSessionCache.of(config, share_leader),
+        group_config=FakeGroupConfig(),
         configs=configs,
         tokens=tokens,
         quorum=quorum,

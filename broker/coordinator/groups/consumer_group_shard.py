@@ -20,6 +20,7 @@ from quorate.broker.coordinator.groups.group_shard_basis import ShardDependencie
 from quorate.broker.coordinator.groups.group_writes import GroupWrites
 from quorate.broker.coordinator.groups.known_groups import KnownGroup, group_tombstones
 from quorate.broker.coordinator.groups.migration import NotMigratable, downgraded, upgraded
+from quorate.broker.coordinator.groups.share.share_group import ShareGroup
 from quorate.broker.coordinator.groups.state import group_log_format
 from quorate.broker.coordinator.groups.state.classic_group import ClassicGroup
 from quorate.broker.coordinator.groups.state.group_effects import NOBODY, Leaver
@@ -126,8 +127,11 @@ class ConsumerGroupShard(ShardDependencies):
         if known is not None and isinstance(known.group, ConsumerGroup) and known.work is not None:
             known.group.configure(self._consumer_parts.limits_of(group_id))
             return known, known.group, known.work
-        if not joins:
-            what = "has no members" if known is None else "is a classic group"
+        is_share = known is not None and isinstance(known.group, ShareGroup)
+        if not joins or is_share:
+            what = "has no members"
+            if known is not None:
+                what = "is a share group" if is_share else "is a classic group"
             raise KafkaError(errors_pb2.GROUP_ID_NOT_FOUND, f"group {group_id!r} {what}")
         parts = self._consumer_parts
         if known is None:
@@ -188,12 +192,12 @@ class ConsumerGroupShard(ShardDependencies):
         self._groups[group.group_id] = known
 
     def _as_classic(self, known: KnownGroup) -> ClassicGroup | None:
-        """Return the classic group, or None if it is a consumer group with members. An empty
-        consumer group becomes a classic one."""
+        """Return the classic group, or None if it is a share group, or a consumer group with
+        members. An empty consumer group becomes a classic one."""
         group = known.group
         if isinstance(group, ClassicGroup):
             return group
-        if not group.is_empty:
+        if isinstance(group, ShareGroup) or not group.is_empty:
             return None
         classic = ClassicGroup(group.group_id, self._limits)
         self._become_classic(known, group, classic)

@@ -18,6 +18,8 @@ from quorate.broker.common.errors import KafkaError
 from quorate.broker.coordinator.groups.consumer.consumer_member import ConsumerMember
 from quorate.broker.coordinator.groups.group_coordinator import GroupCoordinator
 from quorate.broker.coordinator.groups.group_shard import GroupShard
+from quorate.broker.coordinator.groups.share.share_group import ShareGroup
+from quorate.broker.coordinator.groups.share.share_member import ShareMember
 from quorate.broker.coordinator.groups.state.committed_offsets import CommittedOffset
 from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
@@ -181,8 +183,10 @@ def _require_no_members(group_id: str, shard: GroupShard) -> None:
     group = shard.group(group_id)
     if group is None or not len(group.members):
         return
+    present = group.members.values() if isinstance(group, ShareGroup) else group.members
     clients = [
-        each.metadata if isinstance(each, ConsumerMember) else each for each in group.members
+        each.metadata if isinstance(each, ConsumerMember | ShareMember) else each
+        for each in present
     ]
     members = [f"{each.client_id} at {each.client_host}" for each in clients]
     shown = ", ".join(members[:_MEMBERS_SHOWN])

@@ -19,6 +19,7 @@ from quorate.broker.coordinator.groups.consumer_group_parts import ConsumerGroup
 from quorate.broker.coordinator.groups.group_shard import GroupShard
 from quorate.broker.coordinator.groups.known_groups import Group, KnownGroup
 from quorate.broker.coordinator.groups.shard_clock import ShardClock
+from quorate.broker.coordinator.groups.share_group_parts import ShareGroupParts
 from quorate.broker.coordinator.groups.state.committed_offsets import CommittedOffsets
 from quorate.broker.coordinator.groups.state.group_basis import GroupLimits
 from quorate.broker.coordinator.groups.subscriptions import consumed_topics
@@ -64,6 +65,7 @@ class GroupCoordinator(PartitionCoordinator[GroupShard]):
         partition_count: Callable[[str], int],
         new_id: Callable[[], str],
         consumer_parts: ConsumerGroupParts,
+        share_parts: ShareGroupParts,
     ) -> None:
         """``partition_count`` returns the partitions of a topic, 0 if this broker knows none.
 
@@ -73,12 +75,20 @@ class GroupCoordinator(PartitionCoordinator[GroupShard]):
         self.settings = settings
         self._clock = clock
         self.consumer_parts = consumer_parts
+        self.share_parts = share_parts
         self._missing: frozenset[TopicPartition] = frozenset()
         """Partitions with committed offsets that did not exist at the last check."""
         self._new_id = new_id
 
     def _new_shard(self, name: str, log: LedPartition) -> GroupShard:
-        return GroupShard(name, log, self.settings.limits, self._clock, self.consumer_parts)
+        return GroupShard(
+            name,
+            log,
+            self.settings.limits,
+            self._clock,
+            self.consumer_parts,
+            self.share_parts,
+        )
 
     # -- life ------------------------------------------------------------------------------------
 

@@ -9,7 +9,8 @@ from typing import Final
 from quorate.broker.common.errors import error_name
 from quorate.broker.coordinator.groups.consumer.consumer_group import ConsumerGroup
 from quorate.broker.coordinator.groups.known_groups import Group, KnownGroup, group_tombstones
-from quorate.broker.coordinator.groups.mixed_group_shard import MixedGroupShard
+from quorate.broker.coordinator.groups.share.share_group import ShareGroup
+from quorate.broker.coordinator.groups.share_group_shard import ShareGroupShard
 from quorate.broker.coordinator.groups.state import group_log_format as log_format
 from quorate.broker.coordinator.groups.state.classic_group import ClassicGroup
 from quorate.broker.coordinator.groups.state.committed_offsets import (
@@ -36,7 +37,7 @@ from quorate_proto.v1 import errors_pb2
 _log: Final = logging.getLogger(__name__)
 
 
-class GroupShard(MixedGroupShard):
+class GroupShard(ShareGroupShard):
     """Serves the requests about the groups of one partition, until the leadership ends."""
 
     # -- membership ------------------------------------------------------------------------------
@@ -86,6 +87,9 @@ class GroupShard(MixedGroupShard):
         known = self._groups.get(group_id)
         if known is None:
             return [errors_pb2.UNKNOWN_MEMBER_ID] * len(leavers)
+        if isinstance(known.group, ShareGroup):
+            ids = [leaver.member_id for leaver in leavers]
+            return self._remove_members(known, known.group, ids)
         group = known.classic
         if group is None:
             return self._remove_consumers(known, leavers)
@@ -118,6 +122,8 @@ class GroupShard(MixedGroupShard):
             code = known.group.check_commit(member_id, instance_id, generation_id, commits)
             if generation_id >= 0 and not knows_epochs and not known.group.is_classic(member_id):
                 code = code or errors_pb2.UNSUPPORTED_VERSION
+        elif isinstance(known.group, ShareGroup):
+            code = known.group.check_commit(member_id, instance_id, generation_id, commits)
         else:
             now_ms = self._clock.now_ms()
             code = known.group.check_commit(member_id, instance_id, generation_id, now_ms)
@@ -202,6 +208,8 @@ class GroupShard(MixedGroupShard):
             return errors_pb2.GROUP_ID_NOT_FOUND
         if not known.group.is_empty:
             return errors_pb2.NON_EMPTY_GROUP
+        if isinstance(known.group, ShareGroup):
+            return await self._delete_share_group(known, known.group)
         code = await self._forget(known, sorted(known.offsets.known()), also_group=True)
         if not code:
             self._drop_if_forgotten(known)

@@ -16,6 +16,8 @@ from quorate.broker.coordinator.groups.known_groups import (
     OpenTransactions,
 )
 from quorate.broker.coordinator.groups.shard_clock import ShardClock
+from quorate.broker.coordinator.groups.share.share_group import ShareGroup
+from quorate.broker.coordinator.groups.share_group_parts import ShareGroupParts
 from quorate.broker.coordinator.groups.state import group_log_format as log_format
 from quorate.broker.coordinator.groups.state.classic_group import ClassicGroup
 from quorate.broker.coordinator.groups.state.committed_offsets import CommittedOffsets
@@ -54,6 +56,7 @@ class ShardDependencies:
         limits: GroupLimits,
         clock: ShardClock,
         consumer_parts: ConsumerGroupParts,
+        share_parts: ShareGroupParts,
     ) -> None:
         self.is_loading = True
         self.name = name
@@ -61,6 +64,7 @@ class ShardDependencies:
         self._limits = limits
         self._clock = clock
         self._consumer_parts = consumer_parts
+        self._share_parts = share_parts
         self._appends = CoordinatorAppender(log)
         self._groups: dict[str, KnownGroup] = {}
         self._waiting: dict[Token, asyncio.Future[Answer]] = {}
@@ -83,7 +87,8 @@ class ShardDependencies:
         self._open = in_log.open
         now_ms = self._clock.now_ms()
         parts = self._consumer_parts
-        async for known in parts.turns.through(in_log.groups(self._limits, parts, now_ms)):
+        found = in_log.groups(self._limits, parts, self._share_parts, now_ms)
+        async for known in parts.turns.through(found):
             self._groups[known.group.group_id] = known
         if self._is_over:
             return
@@ -221,7 +226,7 @@ class ShardDependencies:
     def _expire(self, known: KnownGroup) -> None:
         known.cancel_timer()
         if not self._is_over:
-            before = [member.member_id for member in known.group.members]
+            before = _member_ids(known.group)
             with suppress(KafkaError), self._sound():
                 self._carry_out_expiry(known)
             _say_who_is_gone(known.group, before)
@@ -231,6 +236,12 @@ class ShardDependencies:
         if isinstance(known.group, ClassicGroup):
             effects = known.group.expire(self._clock.now_ms())
             self._carry_out(known, known.group, effects)
+
+
+def _member_ids(group: Group) -> list[str]:
+    if isinstance(group, ShareGroup):
+        return list(group.members)
+    return [member.member_id for member in group.members]
 
 
 def _say_who_is_gone(group: Group, before: Sequence[str]) -> None:

@@ -12,6 +12,11 @@ from quorate.broker.coordinator.groups.consumer.stored_group import StoredConsum
 from quorate.broker.coordinator.groups.consumer_group_parts import ConsumerGroupParts
 from quorate.broker.coordinator.groups.consumer_group_work import ConsumerGroupWork
 from quorate.broker.coordinator.groups.group_writes import GroupWrites
+from quorate.broker.coordinator.groups.share import share_group_log_format
+from quorate.broker.coordinator.groups.share.share_group import ShareGroup
+from quorate.broker.coordinator.groups.share.stored_share_group import StoredShareGroup
+from quorate.broker.coordinator.groups.share_group_parts import ShareGroupParts
+from quorate.broker.coordinator.groups.share_group_work import ShareGroupWork
 from quorate.broker.coordinator.groups.state import group_log_format as log_format
 from quorate.broker.coordinator.groups.state.classic_group import ClassicGroup
 from quorate.broker.coordinator.groups.state.committed_offsets import CommittedOffsets
@@ -32,7 +37,7 @@ from quorate.broker.coordinator.shards.coordinator_records import (
 _log: Final = logging.getLogger(__name__)
 
 
-Group: TypeAlias = ClassicGroup | ConsumerGroup
+Group: TypeAlias = ClassicGroup | ConsumerGroup | ShareGroup
 
 
 @dataclass(slots=True)
@@ -45,9 +50,11 @@ class KnownGroup:
     timer: asyncio.TimerHandle | None = None
     timer_at_ms: int = 0
     writes: GroupWrites | None = None
-    """The writes of a group that is, or was, of the consumer protocol."""
+    """The writes of a share group, or of one that is, or was, of the consumer protocol."""
     work: ConsumerGroupWork | None = None
     """The work of a consumer group that takes time."""
+    share_work: ShareGroupWork | None = None
+    """The work of a share group that takes time."""
 
     def touch(self, now_wall_ms: int) -> None:
         """Record a change of the group."""
@@ -69,6 +76,8 @@ class KnownGroup:
         self.cancel_timer()
         if self.work is not None:
             self.work.close()
+        if self.share_work is not None:
+            self.share_work.close()
 
     @property
     def classic(self) -> ClassicGroup | None:
@@ -85,6 +94,8 @@ def group_tombstones(group: Group) -> list[LogRecord]:
     """Return the records that remove a group; its offsets stay."""
     if isinstance(group, ConsumerGroup):
         return group.all_tombstones()
+    if isinstance(group, ShareGroup):
+        return share_group_log_format.group_tombstones(group.group_id)
     return [LogRecord(log_format.encode_group_key(group.group_id), None)]
 
 
@@ -119,6 +130,7 @@ class GroupsInLog:
         self._name = name
         self._kept: dict[str, bytes] = {}
         self._consumer_groups: dict[str, StoredConsumerGroup] = {}
+        self._share_groups: dict[str, StoredShareGroup] = {}
         self._offsets: dict[str, CommittedOffsets] = {}
         self.open = OpenTransactions()
 
@@ -140,6 +152,11 @@ class GroupsInLog:
             key = consumer_log_format.read_key(record.key)
             stored = self._consumer_groups.setdefault(key.group_id, StoredConsumerGroup())
             stored.take(key, record.value)
+            return
+        if share_group_log_format.is_of_share_group(record.key):
+            share_key = share_group_log_format.read_key(record.key)
+            share = self._share_groups.setdefault(share_key.group_id, StoredShareGroup())
+            share.take(share_key, record.value)
             return
         match log_format.decode_key(record.key), record.value:
             case OffsetKey(group_id, tp), None:
@@ -164,9 +181,17 @@ class GroupsInLog:
         return found
 
     def groups(
-        self, limits: GroupLimits, parts: ConsumerGroupParts, now_ms: int
+        self,
+        limits: GroupLimits,
+        parts: ConsumerGroupParts,
+        share_parts: ShareGroupParts,
+        now_ms: int,
     ) -> Iterator[KnownGroup]:
-        """Return the groups that have members or offsets left."""
+        """Return the groups that have members or offsets left, and the share groups."""
+        for group_id, kept in self._share_groups.items():
+            if kept.values:
+                limits_of = share_parts.limits_of(group_id)
+                yield KnownGroup(kept.group(group_id, limits_of, share_parts.topics, now_ms))
         for group_id, stored in self._consumer_groups.items():
             if stored.values:
                 group = stored.group(group_id, parts.limits_of(group_id), parts.topics, now_ms)

@@ -5,8 +5,6 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Generic, TypeVar
 
-from quorate_proto.v1 import errors_pb2
-
 log: Final = logging.getLogger(__name__)
 
 ITEMS_MAX: Final = 1_000
@@ -16,23 +14,29 @@ IN_FLIGHT_MAX: Final = 4
 items of its own request. With not many more, waiting items share a request."""
 
 Item = TypeVar("Item")
+Outcome = TypeVar("Outcome")
 
 
-class SharedRequests(Generic[Item]):
+class SharedRequests(Generic[Item, Outcome]):
     """Shares requests of one kind to one broker."""
 
-    def __init__(self, ask: Callable[[Sequence[Item]], Awaitable[Sequence[int]]]) -> None:
-        """``ask`` returns an error code for each item."""
+    def __init__(
+        self, ask: Callable[[Sequence[Item]], Awaitable[Sequence[Outcome]]], failed: Outcome
+    ) -> None:
+        """``ask`` returns the outcome of each item, such as an error code. ``failed`` is that of
+        all items if it raises.
+        """
         self._ask = ask
-        self._gathered: list[tuple[Item, asyncio.Future[int]]] = []
+        self._failed = failed
+        self._gathered: list[tuple[Item, asyncio.Future[Outcome]]] = []
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._is_due = False
 
-    def add(self, item: Item) -> "asyncio.Future[int]":
-        """Ask for an item; the future gives its error code. A future that is cancelled early is not
+    def add(self, item: Item) -> "asyncio.Future[Outcome]":
+        """Ask for an item; the future gives its outcome. A future that is cancelled early is not
         sent."""
         loop = asyncio.get_running_loop()
-        outcome: asyncio.Future[int] = loop.create_future()
+        outcome: asyncio.Future[Outcome] = loop.create_future()
         self._gathered.append((item, outcome))
         self._look()
         return outcome
@@ -64,17 +68,17 @@ class SharedRequests(Generic[Item]):
         del self._tasks[task]
         self._look()
 
-    async def _carry_out(self, entries: "Sequence[tuple[Item, asyncio.Future[int]]]") -> None:
+    async def _carry_out(self, entries: "Sequence[tuple[Item, asyncio.Future[Outcome]]]") -> None:
         try:
-            codes = await self._ask([item for item, _ in entries])
-            outcomes = list(zip(entries, codes, strict=True))
+            found = await self._ask([item for item, _ in entries])
+            outcomes = list(zip(entries, found, strict=True))
         except asyncio.CancelledError:
             for _, outcome in entries:
                 outcome.cancel()
             raise
         except Exception:
             log.exception("a request of %d items failed", len(entries))
-            outcomes = [(entry, errors_pb2.UNKNOWN_SERVER_ERROR) for entry in entries]
-        for (_, outcome), code in outcomes:
+            outcomes = [(entry, self._failed) for entry in entries]
+        for (_, outcome), result in outcomes:
             if not outcome.done():
-                outcome.set_result(code)
+                outcome.set_result(result)

@@ -76,7 +76,7 @@ class MarkerSender:
     def __init__(self, leaders: PartitionLeaders, write: WriteMarkers) -> None:
         self._leaders = leaders
         self._write = write
-        self._requests: dict[BrokerId, SharedRequests[MarkerWrite]] = {}
+        self._requests: dict[BrokerId, SharedRequests[MarkerWrite, int]] = {}
         self.pending = 0
         """The number of markers that are not written yet."""
         self.written = 0
@@ -189,12 +189,14 @@ class MarkerSender:
             MarkerWrite(tp, known.leader_epoch, marker, version)
         )
 
-    def _to(self, broker_id: BrokerId) -> SharedRequests[MarkerWrite]:
+    def _to(self, broker_id: BrokerId) -> SharedRequests[MarkerWrite, int]:
         requests = self._requests.get(broker_id)
         if requests is None:
 
             def ask(writes: Sequence[MarkerWrite]) -> Awaitable[Sequence[int]]:
                 return self._write(broker_id, writes)
 
-            requests = self._requests[broker_id] = SharedRequests(ask)
+            requests = self._requests[broker_id] = SharedRequests(
+                ask, errors_pb2.UNKNOWN_SERVER_ERROR
+            )
         return requests

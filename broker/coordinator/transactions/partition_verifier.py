@@ -93,7 +93,7 @@ class PartitionVerifier:
         self._images = images
         self._channels = channels
         self._local = local
-        self._requests: dict[BrokerId, SharedRequests[TransactionBatch]] = {}
+        self._requests: dict[BrokerId, SharedRequests[TransactionBatch, int]] = {}
 
     async def verify(self, batch: TransactionBatch) -> None:
         """Return if the partition is part of the open transaction of the batch's producer.
@@ -131,14 +131,16 @@ class PartitionVerifier:
             return NO_BROKER
         return topic.partitions[partition_of(transactional_id, len(topic.partitions))].leader
 
-    def _to(self, broker_id: BrokerId) -> SharedRequests[TransactionBatch]:
+    def _to(self, broker_id: BrokerId) -> SharedRequests[TransactionBatch, int]:
         requests = self._requests.get(broker_id)
         if requests is None:
 
             def ask(batches: Sequence[TransactionBatch]) -> Awaitable[Sequence[int]]:
                 return self._ask(broker_id, batches)
 
-            requests = self._requests[broker_id] = SharedRequests(ask)
+            requests = self._requests[broker_id] = SharedRequests(
+                ask, errors_pb2.UNKNOWN_SERVER_ERROR
+            )
         return requests
 
     async def _ask(self, broker_id: BrokerId, batches: Sequence[TransactionBatch]) -> Sequence[int]:

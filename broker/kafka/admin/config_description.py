@@ -18,9 +18,10 @@ from quorate.broker.config.dynamic_config import (
     client_metrics_settings,
     group_settings,
     new_topic_settings,
+    own_group_settings,
     topic_settings,
 )
-from quorate.broker.config.group_keys import GROUP, GROUP_KEYS
+from quorate.broker.config.group_keys import GROUP, GROUP_KEYS, GROUP_SPEC
 from quorate.broker.config.spec import BROKER_SPEC
 from quorate.broker.config.topic_keys import TOPIC_KEYS
 from quorate.broker.controller.managers.config_manager import keys_of
@@ -140,8 +141,7 @@ def _settings(
             yield key, list(client_metrics_settings(image, name, key))
         return
     if entity.entity_type == GROUP:
-        for _, group_key in sorted(GROUP_KEYS.items()):
-            yield group_key.key, list(group_settings(image, file, broker_id, name, group_key))
+        yield from _of_group(image, file, broker_id, name)
         return
     if name not in (EVERY_BROKER, str(broker_id)):
         raise KafkaError(
@@ -154,6 +154,17 @@ def _settings(
         if name == EVERY_BROKER:
             settings = (one for one in settings if one.source is ConfigSource.EVERY_BROKER)
         yield key, list(settings)
+
+
+def _of_group(
+    image: Image, file: Configuration, broker_id: BrokerId, group: str
+) -> Iterator[tuple[ConfigKey[Any], list[Setting[Any]]]]:
+    for key in sorted(GROUP_SPEC, key=lambda key: key.name):
+        group_key = GROUP_KEYS.get(key.name)
+        if group_key is None:
+            yield key, list(own_group_settings(image, group, key))
+        else:
+            yield key, list(group_settings(image, file, broker_id, group, group_key))
 
 
 def _entry(

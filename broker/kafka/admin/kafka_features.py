@@ -4,8 +4,8 @@
 that for the release of Kafka that a cluster speaks like, and print it as one. So the newest level
 here is shown as that of Kafka 4.3, and each older one as a level before it. ``kraft.version`` is
 1, because voters can be added and removed (KIP-853). ``group.version`` is 1 where groups may use
-the consumer protocol (KIP-848), which ``inter_broker_protocol`` says. The other features have one
-name everywhere.
+the consumer protocol (KIP-848), and ``share.version`` is 1 where there may be share groups
+(KIP-932), which ``inter_broker_protocol`` says. The other features have one name everywhere.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,12 @@ from typing import Final
 
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.kafka.wire.codec import Message
-from quorate.metadata_log.features import CONSUMER_GROUPS, FEATURES, NEWEST_METADATA_VERSION
+from quorate.metadata_log.features import (
+    CONSUMER_GROUPS,
+    FEATURES,
+    NEWEST_METADATA_VERSION,
+    SHARE_GROUPS,
+)
 from quorate.metadata_log.image import METADATA_VERSION, Image
 from quorate_proto.v1 import errors_pb2
 
@@ -30,13 +35,13 @@ newest. The third is 3.6-IV2, which brought delegation tokens to KRaft, as our t
 _FIRST_VERSION_WITH_LEVEL_0: Final = 4
 
 _GROUP_VERSION: Final = "group.version"
+_SHARE_VERSION: Final = "share.version"
 
-_FIXED: Final[Mapping[str, int]] = {_GROUP_VERSION: 1, "kraft.version": 1}
+_FIXED: Final[Mapping[str, int]] = {_GROUP_VERSION: 1, "kraft.version": 1, _SHARE_VERSION: 1}
 """Features that have this level alone."""
 
 _NOT_HERE: Final[Mapping[str, str]] = {
     "eligible.leader.replicas.version": "there are no eligible leader replicas (KIP-966)",
-    "share.version": "there are no share groups (KIP-932)",
     "streams.version": "there are no groups of Kafka Streams on brokers (KIP-1071)",
 }
 """Kafka's features that are not served, unless ``FEATURES`` has them."""
@@ -63,6 +68,8 @@ def finalized(image: Image) -> list[Message]:
     levels |= _FIXED
     if image.inter_broker_protocol < CONSUMER_GROUPS:
         del levels[_GROUP_VERSION]
+    if image.inter_broker_protocol < SHARE_GROUPS:
+        del levels[_SHARE_VERSION]
     return [
         {"name": name, "max_version_level": level, "min_version_level": level}
         for name, level in sorted(levels.items())

@@ -169,6 +169,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._leave_turn()
         self._writer.close()
         self._running.abandon()
+        self._session.connection.closed()
         self._on_closed(self)
 
     def delay(self, time_ms: int) -> None:

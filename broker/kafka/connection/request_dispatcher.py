@@ -38,7 +38,8 @@ _INT32: Final = struct.Struct(">i")
 _RESPONSE_HEADER: Final = struct.Struct(">ii")
 _NO_TAGS: Final = b"\0"
 _PRODUCE: Final = 0
-_FETCH: Final = 1
+_FETCHES: Final = (1, 78)
+"""Fetch, and ShareFetch."""
 
 
 class RequestDispatcher:
@@ -226,7 +227,7 @@ class RequestDispatcher:
         if limits.time is not None:
             context.throttle.at_least(limits.time.use(timed.spent_ms, now_ms()))
         if used is not None:
-            if api.key == _FETCH:
+            if api.key in _FETCHES:
                 used.use(sum(map(len, encoded)), now_ms())
             elif api.key != _PRODUCE:
                 used.mute(told_ms, now_ms())
@@ -269,7 +270,7 @@ def _used_by(limits: ClientLimits, api: Api, version: int) -> SharedUsage | None
     """
     if api.key == _PRODUCE:
         return limits.produced
-    if api.key == _FETCH:
+    if api.key in _FETCHES:
         return limits.fetched
     return limits.mutations if version < api.refused_over_quota_from else None
 

@@ -18,10 +18,21 @@ from quorate.broker.config.coordinator import (
     TRANSACTION_STATE_LOG_NUM_PARTITIONS,
     TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
 )
-from quorate.broker.config.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from quorate.broker.config.internal_topics import (
+    OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTIONS_TOPIC,
+)
+from quorate.broker.config.share_groups import (
+    SHARE_STATE_TOPIC_MIN_ISR,
+    SHARE_STATE_TOPIC_NUM_PARTITIONS,
+    SHARE_STATE_TOPIC_REPLICATION_FACTOR,
+)
 from quorate.broker.config.topic_keys import (
     TOPIC_CLEANUP_POLICY,
     TOPIC_MIN_INSYNC_REPLICAS,
+    TOPIC_RETENTION_BYTES,
+    TOPIC_RETENTION_MS,
     TOPIC_UNCLEAN_LEADER_ELECTION,
 )
 from quorate.broker.kafka.connection.requests import RequestContext
@@ -57,10 +68,12 @@ class CoordinatorKind(NamedTuple):
     partitions: ConfigKey[int]
     replication_factor: ConfigKey[int]
     min_isr: ConfigKey[int] | None = None
+    cleanup_policy: str = "compact"
 
 
 GROUPS: Final = 0
 TRANSACTIONS: Final = 1
+SHARES: Final = 2
 COORDINATOR_KINDS: Final[Mapping[int, CoordinatorKind]] = {
     GROUPS: CoordinatorKind(
         "group",
@@ -78,6 +91,18 @@ COORDINATOR_KINDS: Final[Mapping[int, CoordinatorKind]] = {
         TRANSACTION_STATE_LOG_NUM_PARTITIONS,
         TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
         TRANSACTION_STATE_LOG_MIN_ISR,
+    ),
+    SHARES: CoordinatorKind(
+        "share-partition",
+        ResourceType.CLUSTER,
+        errors_pb2.CLUSTER_AUTHORIZATION_FAILED,
+        SHARE_STATE_TOPIC,
+        SHARE_STATE_TOPIC_NUM_PARTITIONS,
+        SHARE_STATE_TOPIC_REPLICATION_FACTOR,
+        SHARE_STATE_TOPIC_MIN_ISR,
+        # The share coordinator deletes what later snapshots have made needless. Compaction would
+        # keep only the last update of each share-partition.
+        cleanup_policy="delete",
     ),
 }
 """The kinds of coordinators, by the key type of FindCoordinator."""
@@ -116,7 +141,9 @@ class CoordinatorTopics:
 def _new_topic(services: KafkaServices, kind: CoordinatorKind) -> admin_pb2.NewTopic:
     live = max(1, len(services.metadata.brokers))
     replicas = min(services.config[kind.replication_factor], live)
-    configs = {TOPIC_CLEANUP_POLICY.key.name: "compact"}
+    configs = {TOPIC_CLEANUP_POLICY.key.name: kind.cleanup_policy}
+    if kind.cleanup_policy == "delete":
+        configs |= {TOPIC_RETENTION_MS.key.name: "-1", TOPIC_RETENTION_BYTES.key.name: "-1"}
     if kind.min_isr is not None:
         # Decisions of the coordinator must not be lost, whatever the cluster's defaults are.
         configs[TOPIC_MIN_INSYNC_REPLICAS.key.name] = str(

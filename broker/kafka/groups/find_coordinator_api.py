@@ -13,13 +13,14 @@ from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.groups.coordinator_topics import (
     COORDINATOR_KINDS,
     GROUPS,
+    CoordinatorKind,
     CoordinatorTopics,
 )
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire.codec import Message
 from quorate.broker.metadata.metadata_cache import endpoints_at
 from quorate.broker.security.authorizer import Rights
-from quorate.common.acl_types import AclOperation
+from quorate.common.acl_types import AclOperation, ResourceType
 from quorate.common.types import NO_BROKER, BrokerId
 from quorate_proto.v1 import errors_pb2
 
@@ -66,7 +67,14 @@ def _may_find(rights: Rights, key_type: int, key: str) -> bool:
     create the internal topic.
     """
     kind = COORDINATOR_KINDS.get(key_type)
-    return kind is not None and rights.may(AclOperation.DESCRIBE, kind.resource_type, key)
+    return kind is not None and _is_allowed(rights, kind, key)
+
+
+def _is_allowed(rights: Rights, kind: CoordinatorKind, key: str) -> bool:
+    """Return whether the client may find a coordinator. That of share-partitions is for brokers."""
+    if kind.resource_type is ResourceType.CLUSTER:
+        return rights.may_cluster(AclOperation.CLUSTER_ACTION)
+    return rights.may(AclOperation.DESCRIBE, kind.resource_type, key)
 
 
 def _coordinator(
@@ -82,9 +90,11 @@ def _coordinator(
     """
     kind = COORDINATOR_KINDS.get(key_type)
     if kind is None:
-        message = f"key type {key_type} of {key!r}: 0 (group) and 1 (transaction) are served"
+        message = (
+            f"key type {key_type} of {key!r}: 0 (group), 1 (transaction) and 2 (share) are served"
+        )
         return _no_coordinator(errors_pb2.INVALID_REQUEST, message)
-    if not rights.may(AclOperation.DESCRIBE, kind.resource_type, key):
+    if not _is_allowed(rights, kind, key):
         return _no_coordinator(
             kind.denied, rights.refusal(AclOperation.DESCRIBE, kind.resource_type, key)
         )

@@ -4,6 +4,7 @@ from typing import Final
 
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.coordinator.groups.known_groups import Group
+from quorate.broker.coordinator.groups.share.share_group import ShareGroup
 from quorate.broker.coordinator.groups.state.classic_group import ClassicGroup
 from quorate.broker.coordinator.groups.state.group_basis import GroupState
 from quorate.broker.kafka.connection.answer_price import AnswerPrice
@@ -20,6 +21,7 @@ _FIRST_DESCRIPTION_NOT_FOUND: Final = 6
 """From this version of DescribeGroups on, groups that do not exist have an error (KIP-1043)."""
 _CLASSIC: Final = "classic"
 _CONSUMER: Final = "consumer"
+_SHARE: Final = "share"
 """The types of groups, as clients see them."""
 
 
@@ -126,6 +128,8 @@ async def list_groups(
 
 
 def _type(group: Group) -> str:
+    if isinstance(group, ShareGroup):
+        return _SHARE
     return _CLASSIC if isinstance(group, ClassicGroup) else _CONSUMER
 
 

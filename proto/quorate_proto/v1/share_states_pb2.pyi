@@ -279,3 +279,69 @@ class ShareStateAnswer(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["batches", b"batches", "error_code", b"error_code", "error_message", b"error_message", "final_records", b"final_records", "leader_epoch", b"leader_epoch", "start_offset", b"start_offset", "state_epoch", b"state_epoch"]) -> None: ...
 
 Global___ShareStateAnswer: typing_extensions.TypeAlias = ShareStateAnswer
+
+@typing.final
+class FindEndsRequest(google.protobuf.message.Message):
+    """Asks where partitions end, so that it is known how far share groups are behind."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: builtins.int
+    PARTITIONS_FIELD_NUMBER: builtins.int
+    broker_id: builtins.int
+    """Who asks."""
+    @property
+    def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___PartitionToFind]:
+        """Led by the receiver."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: builtins.int = ...,
+        partitions: collections.abc.Iterable[Global___PartitionToFind] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["broker_id", b"broker_id", "partitions", b"partitions"]) -> None: ...
+
+Global___FindEndsRequest: typing_extensions.TypeAlias = FindEndsRequest
+
+@typing.final
+class PartitionToFind(google.protobuf.message.Message):
+    """A partition by name."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: builtins.int
+    PARTITION_FIELD_NUMBER: builtins.int
+    topic: builtins.str
+    """Topic name."""
+    partition: builtins.int
+    """Partition number."""
+    def __init__(
+        self,
+        *,
+        topic: builtins.str = ...,
+        partition: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["partition", b"partition", "topic", b"topic"]) -> None: ...
+
+Global___PartitionToFind: typing_extensions.TypeAlias = PartitionToFind
+
+@typing.final
+class FindEndsResponse(google.protobuf.message.Message):
+    """The high watermarks."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    END_OFFSETS_FIELD_NUMBER: builtins.int
+    @property
+    def end_offsets(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """In the order of the partitions; -1: not known here."""
+
+    def __init__(
+        self,
+        *,
+        end_offsets: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["end_offsets", b"end_offsets"]) -> None: ...
+
+Global___FindEndsResponse: typing_extensions.TypeAlias = FindEndsResponse

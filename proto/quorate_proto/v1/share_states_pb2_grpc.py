@@ -40,6 +40,11 @@ class ShareStatesStub(object):
                 request_serializer=quorate__proto_dot_v1_dot_share__states__pb2.ShareStatesRequest.SerializeToString,
                 response_deserializer=quorate__proto_dot_v1_dot_share__states__pb2.ShareStatesResponse.FromString,
                 _registered_method=True)
+        self.FindEnds = channel.unary_unary(
+                '/quorate.v1.ShareStates/FindEnds',
+                request_serializer=quorate__proto_dot_v1_dot_share__states__pb2.FindEndsRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_share__states__pb2.FindEndsResponse.FromString,
+                _registered_method=True)
 
 
 class ShareStatesServicer(object):
@@ -54,6 +59,13 @@ class ShareStatesServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FindEnds(self, request, context):
+        """Where partitions that the receiver leads end.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ShareStatesServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -61,6 +73,11 @@ def add_ShareStatesServicer_to_server(servicer, server):
                     servicer.Ask,
                     request_deserializer=quorate__proto_dot_v1_dot_share__states__pb2.ShareStatesRequest.FromString,
                     response_serializer=quorate__proto_dot_v1_dot_share__states__pb2.ShareStatesResponse.SerializeToString,
+            ),
+            'FindEnds': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindEnds,
+                    request_deserializer=quorate__proto_dot_v1_dot_share__states__pb2.FindEndsRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_share__states__pb2.FindEndsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -91,6 +108,33 @@ class ShareStates(object):
             '/quorate.v1.ShareStates/Ask',
             quorate__proto_dot_v1_dot_share__states__pb2.ShareStatesRequest.SerializeToString,
             quorate__proto_dot_v1_dot_share__states__pb2.ShareStatesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindEnds(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.ShareStates/FindEnds',
+            quorate__proto_dot_v1_dot_share__states__pb2.FindEndsRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_share__states__pb2.FindEndsResponse.FromString,
             options,
             channel_credentials,
             insecure,

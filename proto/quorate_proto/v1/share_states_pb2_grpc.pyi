@@ -43,7 +43,23 @@ _ShareStatesAskType = typing_extensions.TypeVar(
     ],
 )
 
-class ShareStatesStub(typing.Generic[_ShareStatesAskType]):
+_ShareStatesFindEndsType = typing_extensions.TypeVar(
+    '_ShareStatesFindEndsType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.share_states_pb2.FindEndsRequest,
+        quorate_proto.v1.share_states_pb2.FindEndsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.share_states_pb2.FindEndsRequest,
+        quorate_proto.v1.share_states_pb2.FindEndsResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.share_states_pb2.FindEndsRequest,
+        quorate_proto.v1.share_states_pb2.FindEndsResponse,
+    ],
+)
+
+class ShareStatesStub(typing.Generic[_ShareStatesAskType, _ShareStatesFindEndsType]):
     """Served by every broker for brokers."""
 
     @typing.overload
@@ -51,6 +67,10 @@ class ShareStatesStub(typing.Generic[_ShareStatesAskType]):
         grpc.UnaryUnaryMultiCallable[
             quorate_proto.v1.share_states_pb2.ShareStatesRequest,
             quorate_proto.v1.share_states_pb2.ShareStatesResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.share_states_pb2.FindEndsRequest,
+            quorate_proto.v1.share_states_pb2.FindEndsResponse,
         ],
     ], channel: grpc.Channel) -> None: ...
 
@@ -60,6 +80,10 @@ class ShareStatesStub(typing.Generic[_ShareStatesAskType]):
             quorate_proto.v1.share_states_pb2.ShareStatesRequest,
             quorate_proto.v1.share_states_pb2.ShareStatesResponse,
         ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.share_states_pb2.FindEndsRequest,
+            quorate_proto.v1.share_states_pb2.FindEndsResponse,
+        ],
     ], channel: grpc.aio.Channel) -> None: ...
 
     Ask: _ShareStatesAskType
@@ -67,10 +91,17 @@ class ShareStatesStub(typing.Generic[_ShareStatesAskType]):
     changes is committed.
     """
 
+    FindEnds: _ShareStatesFindEndsType
+    """Where partitions that the receiver leads end."""
+
 ShareStatesAsyncStub: typing_extensions.TypeAlias = ShareStatesStub[
     grpc.aio.UnaryUnaryMultiCallable[
         quorate_proto.v1.share_states_pb2.ShareStatesRequest,
         quorate_proto.v1.share_states_pb2.ShareStatesResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.share_states_pb2.FindEndsRequest,
+        quorate_proto.v1.share_states_pb2.FindEndsResponse,
     ],
 ]
 
@@ -86,5 +117,13 @@ class ShareStatesServicer(metaclass=abc.ABCMeta):
         """Each question is about one share-partition that the receiver coordinates; answered once what it
         changes is committed.
         """
+
+    @abc.abstractmethod
+    def FindEnds(
+        self,
+        request: quorate_proto.v1.share_states_pb2.FindEndsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.share_states_pb2.FindEndsResponse, collections.abc.Awaitable[quorate_proto.v1.share_states_pb2.FindEndsResponse]]:
+        """Where partitions that the receiver leads end."""
 
 def add_ShareStatesServicer_to_server(servicer: ShareStatesServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -17,7 +17,7 @@ from tests.support.authorization_rows import GROUP, NEW_TOPIC, TOPIC, TRANSACTIO
 from tests.support.authorization_table.columns import ANONYMOUS, USERS, entries_of
 from tests.support.authorization_table.outcome import CLOSED, outcome_of
 from tests.support.authorization_table.rows import TOPIC_ID, TitledRow
-from tests.support.kafka_wire import Values, WireClient, read_answer
+from tests.support.kafka_wire import Values, WireClient, by_topic_ids, read_answer
 from tests.support.waiting import async_wait_until
 
 ADMIN: Final = "admin"
@@ -180,7 +180,8 @@ class Table:
         key, title, row = titled
         names = _names(number, column, row)
         topic_id = self._topic_ids.get(names.get(TOPIC, TOPIC), UUID(int=9))
-        values = _renamed(row.request, {**names, TOPIC_ID: topic_id})
+        renamed = _renamed(row.request, {**names, TOPIC_ID: topic_id})
+        values = by_topic_ids(renamed, {names.get(TOPIC, TOPIC): topic_id})
         retried = _NOT_YET.union(row.retried)
 
         async def final_outcome() -> str | None:

@@ -36,8 +36,8 @@ class ShareLimits(NamedTuple):
 
 
 class ReadBatch(NamedTuple):
-    """A record batch that was read. ``is_hidden`` says that members must not see its records: they
-    belong to an aborted transaction, or are markers."""
+    """A record batch that was read. ``is_hidden`` says that members must not see its records,
+    because they belong to an aborted transaction."""
 
     first: int
     last: int

@@ -6,6 +6,7 @@ in any order, and twice. A leader of an earlier epoch, and one that does not kno
 refused.
 """
 
+from base64 import urlsafe_b64encode
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
@@ -32,6 +33,16 @@ class SharePartitionKey(NamedTuple):
     group_id: str
     topic_id: TopicId
     partition: int
+
+    @property
+    def coordinated_name(self) -> str:
+        """The name by which it has its place in __share_group_state, which is Kafka's."""
+        return f"{self.group_id}:{self.topic_text}:{self.partition}"
+
+    @property
+    def topic_text(self) -> str:
+        """The topic id as Kafka writes it."""
+        return urlsafe_b64encode(self.topic_id).decode().rstrip("=")
 
 
 class StateWrite(NamedTuple):

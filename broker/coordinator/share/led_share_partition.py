@@ -1,0 +1,323 @@
+"""A share-partition at the leader of its partition, in one leader epoch (KIP-932)."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, Final, NamedTuple
+
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.config.group_keys import (
+    SHARE_AUTO_OFFSET_RESET,
+    SHARE_DELIVERY_COUNT_LIMIT,
+    SHARE_ISOLATION_LEVEL,
+    SHARE_PARTITION_MAX_RECORD_LOCKS,
+    SHARE_RECORD_LOCK_DURATION,
+    SHARE_RENEW_ACKNOWLEDGE_ENABLE,
+)
+from quorate.broker.coordinator.groups.shard_clock import ShardClock
+from quorate.broker.coordinator.groups.share_group_parts import GroupConfiguration
+from quorate.broker.coordinator.share.offset_resets import reset_timestamp_ms
+from quorate.broker.coordinator.share.share_questions import Answer, Read, Write
+from quorate.broker.coordinator.share.share_states import ShareStates, why_failed
+from quorate.broker.coordinator.share.state.acquiring import ShareLimits
+from quorate.broker.coordinator.share.state.record_state import NEVER_MS
+from quorate.broker.coordinator.share.state.record_window import RecordWindow, window_of
+from quorate.broker.coordinator.share.state.share_partition import Change, SharePartition
+from quorate.broker.coordinator.share.state.stored_state import (
+    UNKNOWN_START,
+    SharePartitionKey,
+    StateWrite,
+)
+from quorate.broker.replication.api import LATEST_TIMESTAMP_MS, Isolation
+from quorate.broker.replication.hosting.hosted_partition import HostedPartition
+from quorate.broker.replication.manager import ReplicaManager
+from quorate.broker.replication.serving.fetch import end_of_reads
+from quorate.broker.replication.wakeup import Wakeup
+from quorate.common.background_tasks import BackgroundTasks
+from quorate_proto.v1 import errors_pb2
+
+_log: Final = logging.getLogger(__name__)
+
+_COORDINATOR_AWAY: Final = frozenset(
+    {
+        errors_pb2.NOT_COORDINATOR,
+        errors_pb2.COORDINATOR_NOT_AVAILABLE,
+        errors_pb2.COORDINATOR_LOAD_IN_PROGRESS,
+        errors_pb2.REQUEST_TIMED_OUT,
+        errors_pb2.BROKER_NOT_AVAILABLE,
+    }
+)
+_FENCED: Final = frozenset({errors_pb2.FENCED_LEADER_EPOCH, errors_pb2.FENCED_STATE_EPOCH})
+
+
+class ShareLeaderParts(NamedTuple):
+    """What all share-partitions that are led here share."""
+
+    config: GroupConfiguration
+    replicas: ReplicaManager
+    states: ShareStates
+    clock: ShardClock
+
+
+class LedSharePartition:
+    """The state machine of one share-partition, with its timer and those who wait for records.
+
+    It is over when this broker no longer leads the partition in the same epoch, or when the share
+    coordinator knows better. Whoever asks then gets another one.
+    """
+
+    def __init__(
+        self, key: SharePartitionKey, hosted: HostedPartition, parts: ShareLeaderParts
+    ) -> None:
+        self.key = key
+        self.hosted = hosted
+        self.tp = hosted.tp
+        self.leader_epoch = hosted.replica.leader_epoch
+        self.is_reading = False
+        """Whether a fetch reads records that it is about to hand out: no other one does."""
+        self._parts = parts
+        self._state = SharePartition(RecordWindow(0), self._limits())
+        self._state_epoch = 0
+        self._loading: asyncio.Task[None] | None = None
+        self._is_loaded = False
+        self._is_over = False
+        self._waiting: dict[Wakeup, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = NEVER_MS
+        self._tasks = BackgroundTasks()
+        self._writes: dict[asyncio.Task[None], None] = {}
+
+    # -- life ------------------------------------------------------------------------------------
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this broker still leads the partition in the same epoch, and may go on."""
+        hosted = self.hosted
+        leads = hosted.leads and hosted.replica.leader_epoch == self.leader_epoch
+        is_here = self._parts.replicas.table.named(self.tp, self.key.topic_id) is hosted
+        return leads and is_here and not self._is_over
+
+    def end(self) -> None:
+        """Forget everything; who waits is told to look elsewhere."""
+        self._is_over = True
+        self._tasks.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        self.hosted.fetch_waiters.pop(self, None)
+        for waiting in tuple(self._waiting):
+            waiting.wake()
+
+    async def load(self) -> None:
+        """Return when the state was read from the share coordinator.
+
+        Raises:
+            KafkaError: it cannot be read now.
+        """
+        if self._is_loaded:
+            return
+        if self._loading is None:
+            self._loading = self._tasks.start(self._load())
+            self._loading.add_done_callback(self._load_ended)
+        loading = self._loading
+        await asyncio.wait([loading])
+        if loading.cancelled():
+            raise self._not_leader()
+        loading.result()
+
+    def _load_ended(self, loading: "asyncio.Task[None]") -> None:
+        self._loading = None
+        if not loading.cancelled():
+            loading.exception()  # Whoever waits raises it.
+
+    async def _load(self) -> None:
+        answer = await self._parts.states.ask(Read(self.key, self.leader_epoch))
+        self._check(answer)
+        start = answer.start_offset
+        if start == UNKNOWN_START:
+            # What the group begins with is kept, so that the next leader begins there as well.
+            start = await self._first_offset()
+            write = StateWrite(answer.state_epoch, self.leader_epoch, start, 0, ())
+            self._check(await self._parts.states.ask(Write(self.key, write)))
+        try:
+            window = window_of(start, answer.batches)
+        except ValueError as error:
+            raise KafkaError(errors_pb2.UNKNOWN_SERVER_ERROR, f"{self}: {error}") from error
+        self._state = SharePartition(window, self._limits())
+        self._state_epoch = answer.state_epoch
+        self._is_loaded = True
+
+    async def _first_offset(self) -> int:
+        """Return where the configuration of the group says that it begins."""
+        reset = self._parts.config.group_value(self.key.group_id, SHARE_AUTO_OFFSET_RESET)
+        timestamp_ms = reset_timestamp_ms(reset, self._parts.clock.wall_ms())
+        list_offset = self._parts.replicas.list_offset
+        found = list_offset(self.tp, timestamp_ms, self.leader_epoch)
+        if not found.error_code and found.offset < 0:
+            found = list_offset(self.tp, LATEST_TIMESTAMP_MS, self.leader_epoch)
+        if found.error_code:
+            raise KafkaError(found.error_code, f"{self}: where to begin is not known yet")
+        return found.offset
+
+    def _check(self, answer: Answer) -> None:
+        """Check that the share coordinator has done what it was asked.
+
+        Raises:
+            KafkaError: with a code for clients.
+        """
+        code = answer.error_code
+        if not code:
+            return
+        _log.info("%s: %s", self, why_failed(answer))
+        if code in _FENCED:
+            self.end()
+            raise self._not_leader()
+        if code in _COORDINATOR_AWAY:
+            code = errors_pb2.COORDINATOR_NOT_AVAILABLE
+        elif code in (errors_pb2.UNKNOWN_TOPIC_OR_PARTITION, errors_pb2.GROUP_ID_NOT_FOUND):
+            self.end()
+        elif code == errors_pb2.INVALID_REQUEST:
+            # The group has no such state, perhaps because it was deleted.
+            self.end()
+            code = errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
+        raise KafkaError(code, f"{self}: {answer.error_message}")
+
+    def _not_leader(self) -> KafkaError:
+        return KafkaError(errors_pb2.NOT_LEADER_OR_FOLLOWER, f"{self} is led elsewhere")
+
+    def __str__(self) -> str:
+        return f"{self.tp} of share group {self.key.group_id}"
+
+    # -- state -----------------------------------------------------------------------------------
+
+    @property
+    def isolation(self) -> Isolation:
+        """Which records the group may see."""
+        level = self._parts.config.group_value(self.key.group_id, SHARE_ISOLATION_LEVEL)
+        return Isolation[level.upper()]
+
+    def _limits(self) -> ShareLimits:
+        config, group_id = self._parts.config, self.key.group_id
+        return ShareLimits(
+            config.group_value(group_id, SHARE_RECORD_LOCK_DURATION.key),
+            config.group_value(group_id, SHARE_DELIVERY_COUNT_LIMIT.key),
+            config.group_value(group_id, SHARE_PARTITION_MAX_RECORD_LOCKS.key),
+            config.group_value(group_id, SHARE_RENEW_ACKNOWLEDGE_ENABLE),
+        )
+
+    @property
+    def state(self) -> SharePartition:
+        """The state, with the limits and the beginning of the log as they are now."""
+        self._state.set_limits(self._limits())
+        self._state.log_begins_at(self.hosted.log.log_start_offset)
+        return self._state
+
+    @property
+    def records_in_flight(self) -> int:
+        return self._state.window.records
+
+    @property
+    def has_more(self) -> bool:
+        """Whether records could be handed out now."""
+        if not self._is_loaded or not self.is_current or self.is_reading:
+            return False
+        offset = self.state.fetch_offset()
+        return offset is not None and offset < end_of_reads(self.hosted, self.isolation)
+
+    async def write(self, change: Change) -> None:
+        """Have a change written, and return when it is in force. It goes on if the caller is
+        cancelled.
+
+        Raises:
+            KafkaError: it is not written, or nobody knows.
+        """
+        await asyncio.shield(self._started(self._write(change)))
+
+    def write_later(self, change: Change) -> None:
+        """Have a change written that nobody waits for."""
+        self._started(self._write_unheeded(change))
+
+    async def until_written(self) -> None:
+        """Return when nothing is being written."""
+        while self._writes:
+            await asyncio.wait(tuple(self._writes))
+
+    def _started(self, writing: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = self._tasks.start(writing)
+        self._writes[task] = None
+        task.add_done_callback(self._writes.pop)
+        return task
+
+    async def _write_unheeded(self, change: Change) -> None:
+        try:
+            await self._write(change)
+        except KafkaError as error:
+            _log.info("what is acknowledged late is not written: %s", error.message)
+
+    async def _write(self, change: Change) -> None:
+        write = StateWrite(
+            self._state_epoch,
+            self.leader_epoch,
+            change.start_offset,
+            change.final_records,
+            change.batches,
+        )
+        answer = await self._parts.states.ask(Write(self.key, write))
+        if answer.error_code:
+            self._state.failed(change, self._parts.clock.now_ms())
+        else:
+            self._state.committed(change)
+        self.set_timer()
+        self.wake()
+        self._check(answer)
+
+    # -- time ------------------------------------------------------------------------------------
+
+    def set_timer(self) -> None:
+        """Set the one timer to the first end of a lock."""
+        due_ms = self._state.next_deadline_ms
+        if due_ms == NEVER_MS or self._is_over:
+            return
+        if self._timer is not None:
+            if self._timer_at_ms <= due_ms:
+                return
+            self._timer.cancel()
+        wait_s = max(0, due_ms - self._parts.clock.now_ms()) / 1000
+        self._timer = asyncio.get_running_loop().call_later(wait_s, self._expire)
+        self._timer_at_ms = due_ms
+
+    def _expire(self) -> None:
+        self._timer = None
+        if self._is_over:
+            return
+        change = self._state.expire(self._parts.clock.now_ms())
+        if change is not None:
+            self.write_later(change)
+            self.wake()
+        self.set_timer()
+
+    # -- who waits -------------------------------------------------------------------------------
+
+    def wait(self, waiting: Wakeup) -> None:
+        """Wake ``waiting`` when there may be records, one of all who wait at a time."""
+        self._waiting[waiting] = None
+        self.hosted.fetch_waiters[self] = None
+
+    def wait_no_more(self, waiting: Wakeup) -> None:
+        """Forget who waited, and wake the next if there are records left."""
+        self._waiting.pop(waiting, None)
+        if not self._waiting:
+            self.hosted.fetch_waiters.pop(self, None)
+        elif self.has_more:
+            self.wake()
+
+    def wake(self) -> None:
+        """Wake the one who has waited longest: it is a ``FetchWaiter`` of the partition."""
+        if not self.is_current:
+            for waiting in self._waiting:
+                waiting.wake()
+            return
+        first = next(iter(self._waiting), None)
+        if first is not None:
+            del self._waiting[first]
+            self._waiting[first] = None
+            first.wake()
