@@ -23,6 +23,7 @@ from quorate.broker.coordinator.shards.coordinator_records import (
 from quorate.broker.coordinator.shards.led_partition import LedPartition
 from quorate.broker.quota.work_turns import WorkTurns
 from quorate_proto.v1 import errors_pb2
+from tests.support.share_fakes import FakeShareStates, share_parts
 from tests.support.virtual_time import pass_time
 from tests.unit.coordinator.consumer_world import FakeTopics
 
@@ -122,6 +123,7 @@ class Place:
         self.wall_ms = 1_000_000
         self.topics = FakeTopics()
         self.set_for_groups: dict[tuple[str, GroupKey], int] = {}
+        self.states = FakeShareStates()
 
     def shard(self) -> GroupShard:
         """A new leader that knows nothing yet."""
@@ -129,7 +131,14 @@ class Place:
         clock = ShardClock(lambda: int(loop.time() * 1000), lambda: self.wall_ms)
         limits = GroupLimits(max_members=100, initial_delay_ms=0)
         parts = consumer_parts(self.topics, self.set_for_groups)
-        return GroupShard("__consumer_offsets-7", Led(self.log), limits, clock, parts)
+        return GroupShard(
+            "__consumer_offsets-7",
+            Led(self.log),
+            limits,
+            clock,
+            parts,
+            share_parts(self.topics, self.states),
+        )
 
     async def lead(self) -> GroupShard:
         shard = self.shard()

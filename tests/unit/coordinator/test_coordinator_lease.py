@@ -20,6 +20,7 @@ from tests.support.followers import ShownImage
 from tests.support.identities import registered
 from tests.support.kafka_fakes import FakeOffsetsLog
 from tests.support.metadata import MetadataLogBuilder
+from tests.support.share_fakes import share_parts
 from tests.support.virtual_time import pass_time
 from tests.unit.coordinator.consumer_world import FakeTopics
 from tests.unit.coordinator.memory_log import consumer_parts
@@ -113,7 +114,9 @@ async def test_who_may_not_speak_is_no_coordinator() -> None:
     limits = GroupLimits(max_members=1, initial_delay_ms=0)
     settings = GroupSettings(limits, 0, 0, 0, 0, 0)
     parts = consumer_parts(FakeTopics())
-    shards = GroupCoordinator(settings, clock, lambda _topic: 1, str, parts)
+    shards = GroupCoordinator(
+        settings, clock, lambda _topic: 1, str, parts, share_parts(FakeTopics())
+    )
     shards.lead(0, log)
     (shard,) = shards._shards.values()
     await shard.load()
@@ -133,8 +136,9 @@ async def test_a_shard_that_fails_to_load_says_so_and_others_go_on(
 
     clock = ShardClock(lambda: 0, lambda: 0)
     settings = GroupSettings(GroupLimits(max_members=1, initial_delay_ms=0), 0, 0, 0, 0, 0)
-    parts = consumer_parts(FakeTopics())
-    shards = GroupCoordinator(settings, clock, lambda _topic: 1, str, parts)
+    topics = FakeTopics()
+    parts, shares = consumer_parts(topics), share_parts(topics)
+    shards = GroupCoordinator(settings, clock, lambda _topic: 1, str, parts, shares)
     with monkeypatch.context() as patch:
         patch.setattr(GroupShard, "load", fail)
         shards.lead(0, FakeOffsetsLog())

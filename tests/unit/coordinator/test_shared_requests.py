@@ -13,6 +13,8 @@ from quorate.broker.coordinator.shards.shared_requests import (
 from quorate_proto.v1 import errors_pb2
 from tests.support.virtual_time import pass_time
 
+FAILED: int = errors_pb2.UNKNOWN_SERVER_ERROR
+
 
 class Broker:
     """Takes a while, and answers each number with itself."""
@@ -21,7 +23,7 @@ class Broker:
         self.asked: list[Sequence[int]] = []
         self.takes_s = takes_s
         self.fails: Exception | None = None
-        self.requests = SharedRequests(self.ask)
+        self.requests = SharedRequests(self.ask, FAILED)
 
     async def ask(self, numbers: Sequence[int]) -> list[int]:
         self.asked.append(numbers)
@@ -79,7 +81,7 @@ async def test_an_answer_of_the_wrong_length_is_a_fault() -> None:
     async def too_few(numbers: Sequence[int]) -> list[int]:
         return []
 
-    assert await SharedRequests(too_few).add(1) == errors_pb2.UNKNOWN_SERVER_ERROR
+    assert await SharedRequests(too_few, FAILED).add(1) == errors_pb2.UNKNOWN_SERVER_ERROR
 
 
 async def test_closed_it_keeps_nobody_waiting() -> None:

@@ -27,7 +27,7 @@ def test_what_is_not_served_is_named() -> None:
     """So that a lost entry of the table of APIs is noticed."""
     unserved = {row.name for row in rows(DOCUMENT.read_text()) if row.here == NOT_SERVED}
     assert "Produce" not in unserved
-    assert "ShareFetch" in unserved
+    assert "StreamsGroupHeartbeat" in unserved
 
 
 ALIKE_BUT_OTHERWISE = {"AddRaftVoter", "RemoveRaftVoter", "AlterReplicaLogDirs", "UnregisterBroker"}

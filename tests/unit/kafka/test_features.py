@@ -11,6 +11,7 @@ from quorate.metadata_log.features import (
     CONSUMER_GROUPS,
     NEWEST_INTER_BROKER_PROTOCOL,
     NEWEST_METADATA_VERSION,
+    SHARE_GROUPS,
 )
 from quorate.metadata_log.image import Image
 from quorate_proto.v1 import errors_pb2
@@ -49,16 +50,16 @@ async def test_b4_a_kafka_client_raises_levels_through_any_broker(
     wanted = [
         update("metadata.version", 14),
         update("inter_broker_protocol", 1, downgrade=True),
-        update("share.version", 1),
+        update("streams.version", 1),
     ]
     response = await ask(UPDATE_FEATURES, version, asking(*wanted))
     assert response.error_code == errors_pb2.NONE
     assert [(one.feature, one.error_code) for one in response.results] == [
         ("metadata.version", 0),
         ("inter_broker_protocol", 0),
-        ("share.version", errors_pb2.FEATURE_UPDATE_FAILED),
+        ("streams.version", errors_pb2.FEATURE_UPDATE_FAILED),
     ]
-    assert "share groups" in response.results[2].error_message
+    assert "Kafka Streams" in response.results[2].error_message
     assert forwarded(inside) == [
         [("metadata_version", 3, False), ("inter_broker_protocol", 1, True)]
     ]
@@ -68,10 +69,10 @@ async def test_b4_a_kafka_client_raises_levels_through_any_broker(
 async def test_kip_1022_nothing_is_changed_if_one_feature_is_refused(
     inside: FakeBrokerInside, ask: Ask
 ) -> None:
-    wanted = asking(update("metadata.version", 30), update("share.version", 1))
+    wanted = asking(update("metadata.version", 30), update("streams.version", 1))
     response = await ask(UPDATE_FEATURES, 2, wanted)
     assert response.error_code == errors_pb2.FEATURE_UPDATE_FAILED
-    assert "share groups" in response.error_message
+    assert "Kafka Streams" in response.error_message
     assert [request.validate_only for request in inside.forwarder.features] == [True]
 
 
@@ -117,7 +118,7 @@ async def test_b4_levels_that_there_are_not_are_refused(
 
 
 async def test_what_is_not_here_can_be_removed(inside: FakeBrokerInside, ask: Ask) -> None:
-    values = asking(update("share.version", 0, downgrade=True))
+    values = asking(update("streams.version", 0, downgrade=True))
     assert (await ask(UPDATE_FEATURES, 2, values)).error_code == 0
 
 
@@ -129,10 +130,11 @@ def test_every_level_of_metadata_has_one_of_kafka_of_its_own(level: int) -> None
     assert own == ("metadata_version", level)
 
 
-def test_the_consumer_protocol_is_in_force_as_group_version_1() -> None:
-    image = Image(features=immutables.Map({"inter_broker_protocol": CONSUMER_GROUPS}))
+def test_new_kinds_of_groups_are_in_force_as_level_1_of_kafkas_features() -> None:
+    level = max(CONSUMER_GROUPS, SHARE_GROUPS)
+    image = Image(features=immutables.Map({"inter_broker_protocol": level}))
     shown = {one["name"]: one["max_version_level"] for one in kafka_features.finalized(image)}
-    assert shown["group.version"] == 1
+    assert (shown["group.version"], shown["share.version"]) == (1, 1)
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
@@ -156,7 +158,7 @@ async def test_b4_clients_are_told_what_is_understood_and_what_is_in_force(
         "inter_broker_protocol": (1, 1),
         "metadata.version": (25, 25),
         "kraft.version": (1, 1),
-    }, "group.version is not in force where a broker may not know the consumer protocol"
+    }, "group.version and share.version are not where a broker may not know such groups"
     supported = {
         one.name: (one.min_version, one.max_version) for one in response.supported_features
     }

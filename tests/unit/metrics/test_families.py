@@ -8,6 +8,7 @@ import pytest
 
 from quorate.broker.controller import event_metrics
 from quorate.broker.kafka.records import fetch_session_cache as fetch_sessions
+from quorate.broker.kafka.share import share_sessions
 from quorate.broker.metrics import client_metrics as clients
 from quorate.broker.metrics import cluster_metrics as cluster
 from quorate.broker.metrics import compaction_metrics as compaction
@@ -29,6 +30,7 @@ MODULES = (
     transactions,
     replicas,
     fetch_sessions,
+    share_sessions,
     controller_mutations,
     quota_totals,
     event_metrics,

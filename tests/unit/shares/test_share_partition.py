@@ -234,7 +234,7 @@ def test_a_window_has_a_limited_number_of_records() -> None:
     assert acquire(share, log_of(100, 10), records=100) == [AcquiredRecords(30, 39, 1)]
 
 
-def test_aborted_records_and_markers_are_passed_over() -> None:
+def test_aborted_records_are_passed_over() -> None:
     share = partition()
     log = [ReadBatch(0, 4), ReadBatch(5, 9, True), ReadBatch(10, 10, True), ReadBatch(11, 12)]
     assert acquire(share, log) == [AcquiredRecords(0, 4, 1), AcquiredRecords(11, 12, 1)]
