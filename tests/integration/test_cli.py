@@ -48,10 +48,10 @@ def test_a_cluster_from_up_to_down_and_up_again(folder: Path) -> None:
     quorate("up", *data, *SMALL, "--detach")
 
     state = cluster_json(folder)
-    assert set(state) == {"bootstrap", "quorum", "brokers"}
+    assert set(state) == {"bootstrap", "quorum", "brokers", "console"}
     assert [set(voter) for voter in state["quorum"]] == [{"id", "pid", "address", "metrics"}]
     (broker,) = state["brokers"]
-    assert set(broker) == {"id", "pid", "kafka", "grpc", "metrics", "log_dir"}
+    assert set(broker) == {"id", "pid", "kafka", "grpc", "metrics", "console", "log_dir"}
     assert state["bootstrap"] == broker["kafka"]
     status = quorate_json("status", *data)
     assert status["controller_id"] == 1

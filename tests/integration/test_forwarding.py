@@ -35,7 +35,7 @@ CHANGES = 24
 
 @pytest.fixture(scope="module")
 def cluster(module_quorate_cluster: ClusterFactory) -> RunningCluster:
-    running = module_quorate_cluster(brokers=3)
+    running = module_quorate_cluster(brokers=3, offsets_topic_num_partitions=50)
     with running.admin() as admin:
         topics = [NewTopic(name=f"t{number}", assignments=[(1, 2, 3)]) for number in range(WORKERS)]
         for result in admin.create_topics(topics):

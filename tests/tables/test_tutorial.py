@@ -4,10 +4,11 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from tests.support.waiting import wait_until
 
 GUIDE = Path(__file__).parents[2] / "docs" / "TABLES.md"
 PORTION = re.compile(r"## Ten minutes\n(.*?)\n## ", re.DOTALL)
@@ -53,8 +54,6 @@ def test_the_tutorial_can_be_followed(tmp_path: Path) -> None:
 
 def _until_both_rows(command: str, folder: Path) -> str:
     """Wait until the table has both rows, then run the query."""
-    deadline = time.monotonic() + SEEN_WITHIN_S
-    while '"rows": 2' not in run("quorate tables status orders --data ./lake --json", folder):
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
+    status = "quorate tables status orders --data ./lake --json"
+    wait_until(lambda: '"rows": 2' in run(status, folder), "both rows", timeout_s=SEEN_WITHIN_S)
     return run(command, folder)

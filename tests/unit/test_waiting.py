@@ -16,9 +16,12 @@ IN_SPARK = {"support/gated_query.py", "support/spark_driver.py", "spark/programs
 LOADS = {
     "support/flapping/aio.py",
     "support/flapping/altered/changes.py",
+    "queues/campaign.py",
     "support/login_flood.py",
+    "tables/campaign.py",
 }
-"""They keep to a rate, or to the speed of a link: that is what they are for."""
+"""They keep to a rate, to the speed of a link, or to moments of kills by chance: that is what they
+are for."""
 SIMULATED = "sim/"
 """Everything there runs on the simulator's own time."""
 SLEEPS = re.compile(r"\b(?:time|asyncio)\.sleep\((?!0\))[^\n]*")
