@@ -196,7 +196,7 @@ _SHARE_FETCH: Final = {
 }
 _SHARE_ACK: Final = {
     "group_id": GROUP,
-    "member_id": "m",
+    "member_id": "without a session",
     "share_session_epoch": 1,
     "is_renew_ack": False,
     "topics": [],
@@ -481,10 +481,18 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
         ),
         86: (_share_state(0),),
         87: (_share_state(1, leader_epoch=1),),
-        90: (Row(1, _SHARE_OFFSETS, (group(Op.DESCRIBE), group(Op.READ)), GROUP_DENIED),),
+        90: (
+            Row(
+                1,
+                _SHARE_OFFSETS,
+                (group(Op.DESCRIBE), group(Op.READ)),
+                GROUP_DENIED,
+                also=(topic(Op.DESCRIBE),),
+            ),
+        ),
         91: (
             Row(0, _SHARE_RESET, (group(Op.READ),), GROUP_DENIED, also=(topic(Op.READ),)),
-            Row(0, _SHARE_RESET, (topic(Op.READ),), TOPIC_DENIED, also=(group(Op.READ),)),
+            Row(0, _SHARE_RESET, (topic(Op.READ),), TOPIC_DENIED, (group(Op.READ),), own=True),
         ),
         92: (Row(0, _SHARE_FORGET, (group(Op.DELETE),), GROUP_DENIED, also=(topic(Op.READ),)),),
         47: (

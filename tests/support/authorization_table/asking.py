@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -140,6 +141,9 @@ class Table:
         for key_type, name in ((0, GROUP), (1, TRANSACTIONAL_ID)):
             request = {"key_type": key_type, "coordinator_keys": [name]}
             await self._until_done(_FIND_COORDINATOR, 4, request)
+        topic_id = urlsafe_b64encode(self._topic_ids[TOPIC].bytes).decode().rstrip("=")
+        shared = {"key_type": 2, "coordinator_keys": [f"{GROUP}:{topic_id}:0"]}
+        await self._until_done(_FIND_COORDINATOR, 6, shared)
         partition = {
             "partition_index": 0,
             "committed_offset": 0,

@@ -30,6 +30,9 @@ _SETTINGS: Final[Mapping[str, str | int]] = MappingProxyType(
         "transaction.state.log.num.partitions": 1,
         "transaction.state.log.replication.factor": 1,
         "transaction.state.log.min.isr": 1,
+        "share.coordinator.state.topic.num.partitions": 1,
+        "share.coordinator.state.topic.replication.factor": 1,
+        "share.coordinator.state.topic.min.isr": 1,
         "authorizer.class.name": STANDARD_AUTHORIZER,
         "sasl.enabled.mechanisms": "PLAIN",
     }
