@@ -22,7 +22,7 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.queues", description=__doc__)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--records", type=int, default=0, help="by default 300 for each kill")
+    parser.add_argument("--records", type=int, default=0, help="by default 1500 for each kill")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     given = parser.parse_args(words)
     tell(f"seed {given.seed}")
@@ -32,7 +32,7 @@ def main(words: list[str] | None = None) -> int:
         ledger = work_through_kills(
             cluster,
             topic="jobs",
-            records=given.records or 300 * (given.kills + 1),
+            records=given.records or 1500 * (given.kills + 1),
             workers=given.workers,
             kills=given.kills,
             choice=random.Random(given.seed),

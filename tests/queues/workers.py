@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import time
 from typing import Final
 
 from confluent_kafka import KafkaException, Message, ShareConsumer
@@ -9,6 +10,8 @@ from confluent_kafka import KafkaException, Message, ShareConsumer
 from tests.queues.ledger import Ledger, Record
 
 POLL_S: Final = 0.2
+WORK_S: Final = 0.005
+"""How long a record takes: brokers are to be killed while workers have records in hand."""
 
 
 class Worker:
@@ -22,6 +25,7 @@ class Worker:
             "group.id": group_id,
             "client.id": name,
             "share.acknowledgement.mode": "explicit",
+            "max.poll.records": 25,
             "log_level": 0,
         }
         self._topic = topic
@@ -55,6 +59,7 @@ class Worker:
         self._ledger.delivered(self._name, records)
         if not messages:
             return
+        time.sleep(WORK_S * len(messages))
         try:
             for message in messages:
                 consumer.acknowledge(message)
