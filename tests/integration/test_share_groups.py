@@ -55,7 +55,7 @@ def test_kip_932_what_one_worker_does_not_accept_another_gets(cluster: RunningCl
 
 def test_kip_932_a_killed_leader_loses_no_acknowledgement(cluster: RunningCluster) -> None:
     ledger = work_through_kills(
-        cluster, topic="jobs", records=400, workers=2, kills=1, choice=random.Random(1)
+        cluster, topic="jobs", records=1_000, workers=2, kills=1, choice=random.Random(1)
     )
     assert not ledger.check()
 

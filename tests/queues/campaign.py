@@ -56,7 +56,9 @@ def fill(bootstrap: str, topic: str, records: int) -> list[Record]:
         assert error is None, error
         found.append(Record(message.partition(), message.offset()))  # type: ignore[attr-defined]
 
-    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0, "linger.ms": 5})
+    # Small batches: a broker hands out whole ones.
+    settings = {"bootstrap.servers": bootstrap, "log_level": 0, "batch.num.messages": 10}
+    producer = Producer(settings)
     for number in range(records):
         producer.produce(topic, str(number).encode(), on_delivery=delivered)
         producer.poll(0)
