@@ -74,11 +74,24 @@ def _of_field(key: int, layout: Layout, path: tuple[str, ...], one: Field) -> It
         for kind in KINDS:
             yield Shape(f"{name}:{kind}{suffix}", _filled(layout, path, one, kind, 1, 0, given))
     if one.nested is not None and any(inner.is_array for inner in one.nested.plain):
-        yield Shape(f"{name}:square", _filled(layout, path, one, "distinct", _INNER, 0, {}))
+        inner = round(_INNER ** (1 / _depth(one.nested)))
+        yield Shape(f"{name}:square", _filled(layout, path, one, "distinct", inner, 0, {}))
     if one.nested is not None and one.nested.flexible:
         tagged = _filled(layout, path, one, "real", 1, _TAGS_OF_AN_ELEMENT, {})
         yield Shape(f"{name}:tagged", tagged)
     yield Shape(f"{name}:claim", lambda budget: _claim(layout, path, budget))
+
+
+def _depth(layout: Layout) -> int:
+    """Return how many levels of arrays an element has below it."""
+    return max(
+        (
+            1 + (0 if one.nested is None else _depth(one.nested))
+            for one in layout.plain
+            if one.is_array
+        ),
+        default=0,
+    )
 
 
 def _filled(

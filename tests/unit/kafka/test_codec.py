@@ -396,6 +396,68 @@ REQUESTS: dict[int, dict[str, Any]] = {
         ],
         "validate_only": True,
     },
+    76: {
+        "group_id": "g",
+        "member_id": "m",
+        "member_epoch": -1,
+        "rack_id": None,
+        "subscribed_topic_names": ["t", "u"],
+    },
+    77: {"group_ids": ["g", "h"], "include_authorized_operations": True},
+    83: {
+        "group_id": "g",
+        "topics": [
+            {
+                "topic_id": UUID(int=5),
+                "partitions": [{"partition": 1, "state_epoch": 2, "start_offset": -1}],
+            }
+        ],
+    },
+    84: {
+        "group_id": "g",
+        "topics": [{"topic_id": UUID(int=5), "partitions": [{"partition": 1, "leader_epoch": 3}]}],
+    },
+    85: {
+        "group_id": "g",
+        "topics": [
+            {
+                "topic_id": UUID(int=5),
+                "partitions": [
+                    {
+                        "partition": 1,
+                        "state_epoch": 2,
+                        "leader_epoch": 3,
+                        "start_offset": 4,
+                        "delivery_complete_count": 5,
+                        "state_batches": [
+                            {
+                                "first_offset": 4,
+                                "last_offset": 6,
+                                "delivery_state": 2,
+                                "delivery_count": 1,
+                            }
+                        ],
+                    }
+                ],
+            }
+        ],
+    },
+    86: {"group_id": "g", "topics": [{"topic_id": UUID(int=5), "partitions": [{"partition": 1}]}]},
+    87: {
+        "group_id": "g",
+        "topics": [{"topic_id": UUID(int=5), "partitions": [{"partition": 1, "leader_epoch": 3}]}],
+    },
+    90: {
+        "groups": [
+            {"group_id": "g", "topics": [{"topic_name": "t", "partitions": [0, 7]}]},
+            {"group_id": "h", "topics": None},
+        ]
+    },
+    91: {
+        "group_id": "g",
+        "topics": [{"topic_name": "t", "partitions": [{"partition_index": 0, "start_offset": 9}]}],
+    },
+    92: {"group_id": "g", "topics": [{"topic_name": "t"}, {"topic_name": "u"}]},
     60: {
         "include_cluster_authorized_operations": True,
         "endpoint_type": 2,
