@@ -17,6 +17,7 @@ LOADS = {
     "support/flapping/aio.py",
     "support/flapping/altered/changes.py",
     "queues/campaign.py",
+    "queues/workers.py",
     "support/login_flood.py",
     "tables/campaign.py",
 }
