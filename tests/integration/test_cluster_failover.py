@@ -22,7 +22,9 @@ from tests.support.whole_cluster import wait_until_known, wait_until_whole
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 PARTITIONS = 6
-RECOVERY_LIMIT_S = 3.0
+RECOVERY_LIMIT_S = 10.0
+"""Where nothing else runs it is 2 to 3 s, which bench/availability.py measures: here several
+clusters of other tests share the cores, and 7.5 s were seen."""
 RECORDS_AROUND = 30
 """Records per partition acknowledged before and after each kill."""
 REFUSALS_OF_A_SLEEPER = (errors_pb2.NOT_LEADER_OR_FOLLOWER, errors_pb2.REQUEST_TIMED_OUT)
