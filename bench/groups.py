@@ -39,7 +39,7 @@ SETTINGS: Final = {
 PROTOCOLS: Final = ("classic", "consumer")
 PARTITIONS_PER_MEMBER: Final = 2
 _REPLICAS_OF_MANY: Final = 1
-"""Of topics whose partitions are assigned and never read."""
+"""The replicas of topics whose partitions are assigned and never read."""
 WARM_UP_ROUNDS: Final = 4
 HIGHER_IS_BETTER: Final = frozenset({"commits/s"})
 

@@ -198,9 +198,9 @@ def encode(version: int, response: ProduceResponse) -> Steps[Buffers]:
             yield
     if version >= 1:
         out += _INT32.pack(0)
-    if flexible and not response.leaders.nodes:
-        out.append(0)
     if not response.leaders.nodes:
+        if flexible:
+            out.append(0)
         return [bytes(out)]
     tags = bytearray()
     response.leaders.append_endpoints(tags)

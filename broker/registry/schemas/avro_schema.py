@@ -55,10 +55,10 @@ class AvroType:
     """Full names."""
     fields: "list[AvroField]" = field(default_factory=list)
     branches: "list[AvroType]" = field(default_factory=list)
-    """Of a union; for arrays and maps the one type of their items."""
+    """The types of a union; for arrays and maps the one type of their items."""
     symbols: tuple[str, ...] = ()
     has_default: bool = False
-    """Of an enum: a symbol that stands for unknown ones."""
+    """True if an enum has a symbol that stands for unknown ones."""
     size: int = 0
 
 

@@ -78,7 +78,7 @@ PARENT: Final = 7
 """The column of lists whose items these are; -1 for a column with a row for each record. It stands
 before its items in the table."""
 ITEMS: Final = 8
-"""Of a column of lists: the column that counts its items."""
+"""The column that counts the items of a column of lists."""
 COLUMN_WIDTH: Final = 9
 
 VARIABLE: Final = -1

@@ -46,13 +46,13 @@ class AvroType:
     logical: str = ""
     """The logical type, if it is a valid one; an invalid one is ignored, as Avro demands."""
     names: frozenset[str] = frozenset()
-    """Of a named type: its full name and its aliases."""
+    """The full name and the aliases of a named type."""
     name: str = ""
     fields: tuple[AvroField, ...] = ()
     symbols: tuple[str, ...] = ()
     default_symbol: str | None = None
     items: "AvroType | None" = None
-    """Of an array or a map: the type of its items or values."""
+    """The type of the items of an array, or of the values of a map."""
     branches: tuple["AvroType", ...] = ()
     size: int = 0
     precision: int = 0

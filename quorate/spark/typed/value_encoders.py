@@ -49,10 +49,10 @@ class ColumnEncoding:
     type: DataType
     """The type that the column is brought to before it is encoded."""
     prefix: bytes = b""
-    """What stands before each record: the id of its schema, and of Protobuf the message's path."""
+    """The bytes before each record: the id of its schema, and for Protobuf the message's path."""
     avro: AvroType | None = None
     files: bytes = b""
-    """Of Protobuf: a FileDescriptorSet, in which the message is."""
+    """The FileDescriptorSet with the message, where the format is Protobuf."""
     message: str = ""
 
     def encoder(self) -> "Encode":
