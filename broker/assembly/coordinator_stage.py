@@ -63,9 +63,10 @@ class CoordinatorStage:
             replicas=replicas,
             now_ms=environment.now_ms,
         )
+        lease = CoordinatorLease(shared.identity, environment.now_ms, shared.quorum, shared.images)
         self.groups = GroupCoordinator(
             GroupSettings.of(config),
-            ShardClock(environment.now_ms, environment.wall_clock_ms),
+            ShardClock(lease.session_time_ms, environment.wall_clock_ms),
             cache.partition_count,
             lambda: str(UUID(bytes=environment.random_bytes(ID_BYTES))),
             ConsumerGroupParts.of(config, cache, shared.turns, shared.live.of_group),
@@ -97,7 +98,6 @@ class CoordinatorStage:
             transaction_version=lambda: shared.images.image.transaction_version,
         )
         shared.transaction_coordinator.fill(self.transactions)
-        lease = CoordinatorLease(shared.identity, environment.now_ms, shared.quorum, shared.images)
         replicas.table.watch_leadership(
             OFFSETS_TOPIC,
             LeadershipWatcher(

@@ -84,11 +84,16 @@ class QuorumView(Protocol):
 class Quorum(Sessions, QuorumView, Protocol):
     """The whole client of the quorum, with a session. ``QuorumClient`` implements it."""
 
-    last_keep_alive_ms: int
-    """The time at which the last answered keep-alive was sent, in monotonic milliseconds."""
-
     session_timeout_ms: int
     """The time without a keep-alive after which the quorum ends the session."""
+
+    @property
+    def last_keep_alive_ms(self) -> int:
+        """The time at which the last answered keep-alive was sent, in monotonic milliseconds."""
+
+    def session_doubt_ms(self, now_ms: int) -> int:
+        """Return for how long the session may have been over so far, in all such times together:
+        no keep-alive was answered within its timeout."""
 
     async def start(self, *, deadline_ms: int | None = None) -> None:
         """Open a session.

@@ -64,7 +64,8 @@ QUORUM_SILENCE: Final = Family(
 
 
 class _Quorum(Protocol):
-    last_keep_alive_ms: int
+    @property
+    def last_keep_alive_ms(self) -> int: ...
 
 
 def cluster_samples(

@@ -43,6 +43,9 @@ _RETRIABLE: Final = (
     # So grpc's core refuses a call before its handler sees it, while too many others wait.
     grpc.StatusCode.CANCELLED,
 )
+_NO_BROKER: Final = (grpc.StatusCode.UNIMPLEMENTED,)
+"""What a server answers to a question that every broker understands: it is no broker. Something
+else may listen where a broker was; the other brokers are asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +201,7 @@ class ClusterConnection:
             try:
                 answer = yield Call(address, "admin", "ClusterStatus", request, deadline.probe_s())
             except grpc.RpcError as error:
-                failures.append(_say(address, error))
+                failures.append(_say(address, error, also_retriable=_NO_BROKER))
                 continue
             status = ClusterStatus.from_proto(answer)
             if best is None or status.metadata_offset > best.metadata_offset:
@@ -260,13 +263,15 @@ def _checked(answer: Any, what: str) -> Any:  # noqa: ANN401 - any answer of a c
     return answer
 
 
-def _say(address: str, error: grpc.RpcError) -> str:
+def _say(
+    address: str, error: grpc.RpcError, *, also_retriable: Sequence[grpc.StatusCode] = ()
+) -> str:
     """Describe a failed call in one line.
 
     Raises:
         ClusterUnreachable: trying again cannot help.
     """
     code, details = error.code(), error.details()
-    if code not in _RETRIABLE:
+    if code not in (*_RETRIABLE, *also_retriable):
         raise ClusterUnreachable(f"{address}: {code.name}: {details}") from error
     return f"{address}: {code.name}: {details}"

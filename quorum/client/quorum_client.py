@@ -18,6 +18,7 @@ from quorate.common.types import NO_SESSION, MetadataOffset, SessionId
 from quorate.metadata_log.image import LEAST_LEVEL
 from quorate.metadata_log.records import Operation, TransactionResult
 from quorate.quorum.client.directory import VoterDirectory
+from quorate.quorum.client.keep_alives import KeepAlives
 from quorate.quorum.client.leader_connection import LeaderConnection, LeaderGone
 from quorate.quorum.client.pending_transactions import (
     DeadlineTimer,
@@ -70,8 +71,7 @@ class QuorumClient:
         """The session timeout that the quorum has granted."""
         self.cluster_id = cluster_id
         self.session_id = NO_SESSION
-        self.last_keep_alive_ms = 0
-        """The time at which the last answered keep-alive was sent, by ``time.monotonic`` in ms."""
+        self._keep_alives = KeepAlives()
         self.keep_alive_interval_ms = own_interval_ms(session_timeout_ms)
         """The time from that keep-alive until the next one is sent."""
         self._pending = PendingTransactions()
@@ -112,6 +112,15 @@ class QuorumClient:
             fail(pending, "the client was closed")
         await self._directory.close()
 
+    @property
+    def last_keep_alive_ms(self) -> int:
+        """The time at which the last answered keep-alive was sent, by ``time.monotonic`` in ms."""
+        return self._keep_alives.last_sent_ms
+
+    def session_doubt_ms(self, now_ms: int) -> int:
+        """Return for how long the session may have been over so far, in all such times together."""
+        return self._keep_alives.doubt_ms(now_ms)
+
     def on_session_lost(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once per session that is lost; ``close`` does not count as a loss."""
         self._lost_callbacks.append(callback)
@@ -124,7 +133,7 @@ class QuorumClient:
         started = time.monotonic()
         logged = started
         while True:
-            asked_ms = int(time.monotonic() * 1000)
+            asked_ms = _now_ms()
             opened = await self._try_to_open()
             if opened is not None:
                 break
@@ -141,8 +150,8 @@ class QuorumClient:
             await asyncio.sleep(_PAUSE_S)
         self.session_id = SessionId(opened.session_id)
         self.cluster_id = opened.cluster_id
-        self.last_keep_alive_ms = asked_ms
         self.session_timeout_ms = opened.timeout_ms
+        self._keep_alives.answered(asked_ms, _now_ms(), opened.timeout_ms)
         log.info("session %s with cluster %s", self.session_id.hex(), self.cluster_id)
         work = self._work_with_leaders(self.session_id, opened.timeout_ms)
         self._task = asyncio.create_task(work, name="quorum-client")
@@ -200,7 +209,7 @@ class QuorumClient:
                 await asyncio.sleep(_PAUSE_S)
 
     def _kept_alive(self, sent_ms: int, interval_ms: float) -> None:
-        self.last_keep_alive_ms = max(self.last_keep_alive_ms, sent_ms)
+        self._keep_alives.answered(sent_ms, _now_ms(), self.session_timeout_ms)
         self.keep_alive_interval_ms = interval_ms
 
     def _session_gone(self, session_id: SessionId) -> None:
@@ -357,3 +366,7 @@ class QuorumClient:
             with contextlib.suppress(grpc.aio.AioRpcError):
                 return await self._directory.status(address)
         raise QuorumUnavailable(f"no voter answers at {', '.join(self._directory.addresses)}")
+
+
+def _now_ms() -> int:
+    return int(time.monotonic() * 1000)

@@ -123,7 +123,7 @@ class LocalQuorumClient:
     def __init__(self, quorum: LocalQuorum, *, description: str) -> None:
         self.session_id = NO_SESSION
         self.cluster_id = CLUSTER_ID
-        self.last_keep_alive_ms = 0.0
+        self.last_keep_alive_ms = 0
         self.session_timeout_ms = SESSION_TIMEOUT_MS
         self.far_away_s = 0.0
         self.cut_off = False
@@ -142,6 +142,9 @@ class LocalQuorumClient:
             self._description, timeout_ms=self.session_timeout_ms
         )
         self._lost = False
+
+    def session_doubt_ms(self, _now_ms: int) -> int:
+        return 0
 
     async def close(self) -> None:
         """Ends the session cleanly; nobody is told of a loss."""

@@ -43,6 +43,9 @@ _log: Final = logging.getLogger(__name__)
 _NAMED_MAX: Final = 5
 """The number of removed members that a line of the log names."""
 
+_LEASE_PAUSE_S: Final = 0.5
+"""The time after which a coordinator that may not answer looks again whether it may."""
+
 Answer = JoinAnswer | SyncAnswer
 
 
@@ -220,12 +223,21 @@ class ShardDependencies:
         if due_ms == NEVER_MS or (known.timer is not None and known.timer_at_ms <= due_ms):
             return
         wait_s = max(0, due_ms - self._clock.now_ms()) / 1000
+        self._expire_in(wait_s, known, due_ms)
+
+    def _expire_in(self, wait_s: float, known: KnownGroup, due_ms: int) -> None:
         timer = asyncio.get_running_loop().call_later(wait_s, self._expire, known)
         known.set_timer(timer, due_ms)
 
     def _expire(self, known: KnownGroup) -> None:
+        """Remove what has timed out, but nobody while this coordinator refuses all requests: it
+        cannot tell who is silent from who is refused."""
         known.cancel_timer()
-        if not self._is_over:
+        if self._is_over:
+            return
+        if not self._log.has_valid_lease:
+            self._expire_in(_LEASE_PAUSE_S, known, known.timer_at_ms)
+        else:
             before = _member_ids(known.group)
             with suppress(KafkaError), self._sound():
                 self._carry_out_expiry(known)

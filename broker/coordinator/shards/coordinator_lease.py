@@ -26,6 +26,15 @@ class CoordinatorLease(NamedTuple):
     quorum: Quorum
     images: MetadataFollower
 
+    def session_time_ms(self) -> int:
+        """Return a time that goes on only while the broker's session certainly lasts.
+
+        A coordinator refuses its clients while the session is in doubt. What it allows them, such
+        as the time between two heartbeats, must not run out meanwhile.
+        """
+        now_ms = self.now_ms()
+        return now_ms - self.quorum.session_doubt_ms(now_ms)
+
     def is_valid(self, tp: TopicPartition, leader_epoch: LeaderEpoch) -> bool:
         """Return whether no other broker can have become the leader.
 

@@ -9,6 +9,7 @@ from quorate.common.types import NO_SESSION, MetadataOffset, SessionId
 from quorate.metadata_log.codec import encode_transaction
 from quorate.metadata_log.features import NEWEST_METADATA_VERSION
 from quorate.metadata_log.records import Operation, Transaction, TransactionResult
+from quorate.quorum.client.keep_alives import KeepAlives
 from quorate.quorum.client.pending_transactions import (
     PendingTransaction,
     fail,
@@ -54,7 +55,7 @@ class SimulatedQuorumClient:
         self.process: Process | None = None
         self.cluster_id = CLUSTER_ID
         self.session_id = NO_SESSION
-        self.last_keep_alive_ms = 0
+        self._keep_alives = KeepAlives()
         self._quorum = quorum
         self.session_timeout_ms = timeout_ms
         self._patience = patience
@@ -70,6 +71,16 @@ class SimulatedQuorumClient:
 
     def now_ms(self) -> int:
         return int(self.host.clock_s() * 1000)
+
+    @property
+    def last_keep_alive_ms(self) -> int:
+        return self._keep_alives.last_sent_ms
+
+    def session_doubt_ms(self, now_ms: int) -> int:
+        return self._keep_alives.doubt_ms(now_ms)
+
+    def _answered(self, sent_ms: int) -> None:
+        self._keep_alives.answered(sent_ms, self.now_ms(), self.session_timeout_ms)
 
     def died(self, *, power_lost: bool) -> None:
         """The process is gone: its kernel closes the stream, unless it is gone as well."""
@@ -92,7 +103,7 @@ class SimulatedQuorumClient:
             if deadline_s is not None and loop.time() >= deadline_s:
                 raise QuorumUnavailable("no session with the simulated quorum")
         self.session_id = opened
-        self.last_keep_alive_ms = self.now_ms()
+        self._answered(self.now_ms())
         self._keeping_alive = asyncio.create_task(self._keep_alive(opened), name="keep-alive")
 
     async def renew_session(self) -> None:
@@ -134,7 +145,7 @@ class SimulatedQuorumClient:
                 self._session_gone(session_id)
                 return
             if answer is KeepAlive.ALIVE:
-                self.last_keep_alive_ms = max(self.last_keep_alive_ms, sent_ms)
+                self._answered(sent_ms)
                 await asyncio.sleep(interval_s)
             elif answer is not None:
                 await asyncio.sleep(0.05)

@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
+import grpc
 import pytest
 
 from quorate.client.admin import AdminClient, AsyncAdminClient
@@ -99,6 +101,20 @@ def test_a_call_that_an_overloaded_server_cancels_is_made_again(cluster: FakeClu
     with AdminClient(grpc_addresses=cluster.addresses) as admin:
         assert admin.cluster_status().controller_id == 2
     assert [broker.cancels for broker in cluster.brokers] == [0, 0]
+
+
+def test_a_controller_is_found_although_something_else_listens_where_a_broker_was(
+    cluster: FakeCluster,
+) -> None:
+    stranger = grpc.server(ThreadPoolExecutor(1))
+    address = f"127.0.0.1:{stranger.add_insecure_port('127.0.0.1:0')}"
+    stranger.start()
+    try:
+        with AdminClient(grpc_addresses=[address, *cluster.addresses]) as admin:
+            (result,) = admin.create_topics([NewTopic(name="events")])
+    finally:
+        stranger.stop(None).wait()
+    assert result.ok
 
 
 def test_topics_are_listed_by_name_and_an_unknown_one_is_named(cluster: FakeCluster) -> None:

@@ -42,6 +42,8 @@ class MemoryLog:
         """What transactions write is in the log, and nobody hears of it in time."""
         self.delay_s = 0.01
         self.leader_epoch = 0
+        self.lease_holds = True
+        """Whether its leader may answer from memory."""
         self.in_order = asyncio.Lock()
         """What stands first is committed first, and told of first."""
 
@@ -90,6 +92,10 @@ class Led(LedPartition):
         self._log = log
         self._leader_epoch = log.leader_epoch
 
+    @property
+    def has_valid_lease(self) -> bool:
+        return self._log.lease_holds
+
     async def append(
         self, records: Sequence[LogRecord], transaction: TransactionOwner | None = None
     ) -> int:
@@ -121,6 +127,7 @@ class Place:
     def __init__(self) -> None:
         self.log = MemoryLog()
         self.wall_ms = 1_000_000
+        self.doubt_ms = 0
         self.topics = FakeTopics()
         self.set_for_groups: dict[tuple[str, GroupKey], int] = {}
         self.states = FakeShareStates()
@@ -128,7 +135,7 @@ class Place:
     def shard(self) -> GroupShard:
         """A new leader that knows nothing yet."""
         loop = asyncio.get_running_loop()
-        clock = ShardClock(lambda: int(loop.time() * 1000), lambda: self.wall_ms)
+        clock = ShardClock(lambda: int(loop.time() * 1000) - self.doubt_ms, lambda: self.wall_ms)
         limits = GroupLimits(max_members=100, initial_delay_ms=0)
         parts = consumer_parts(self.topics, self.set_for_groups)
         return GroupShard(
@@ -139,6 +146,14 @@ class Place:
             parts,
             share_parts(self.topics, self.states),
         )
+
+    async def pass_in_doubt(self, seconds: float) -> None:
+        """Let time pass in which the leader may not answer, because its session is in doubt."""
+        self.log.lease_holds = False
+        for _ in range(int(seconds * 10)):
+            self.doubt_ms += 100
+            await pass_time(0.1)
+        self.log.lease_holds = True
 
     async def lead(self) -> GroupShard:
         shard = self.shard()

@@ -239,6 +239,18 @@ async def test_a_group_has_the_session_timeout_that_is_set_for_it(place: Place) 
     assert consumer_group(shard).is_empty
 
 
+async def test_no_session_ends_while_the_coordinator_may_not_answer(place: Place) -> None:
+    place.topics.create("orders", 4)
+    shard = await place.lead()
+    await beat(shard, joins("a"))
+    await pass_time(40)
+    await place.pass_in_doubt(100)
+    await pass_time(4)
+    assert not consumer_group(shard).is_empty
+    await pass_time(2)
+    assert consumer_group(shard).is_empty
+
+
 async def test_a_group_has_the_interval_of_assignments_that_is_set_for_it(place: Place) -> None:
     place.topics.create("orders", 4)
     place.set_for_groups["g", CONSUMER_ASSIGNMENT_INTERVAL] = 10_000

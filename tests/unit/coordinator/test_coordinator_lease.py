@@ -15,6 +15,7 @@ from quorate.broker.coordinator.groups.shard_clock import ShardClock
 from quorate.broker.coordinator.groups.state.group_basis import GroupLimits
 from quorate.broker.coordinator.shards.coordinator_lease import CoordinatorLease
 from quorate.common.types import BrokerId, LeaderEpoch, TopicPartition
+from quorate.quorum.client.keep_alives import KeepAlives
 from quorate_proto.v1 import errors_pb2
 from tests.support.followers import ShownImage
 from tests.support.identities import registered
@@ -101,6 +102,23 @@ def test_in_a_new_session_it_has_to_see_its_registration_first() -> None:
     assert not broker.is_valid(), "who was elected meanwhile stands before it in the log"
     broker.image = broker.log.image
     assert broker.is_valid()
+
+
+def test_the_time_of_a_session_stands_still_while_it_is_in_doubt() -> None:
+    broker = Broker()
+    answers = KeepAlives()
+    quorum: Any = SimpleNamespace(session_doubt_ms=answers.doubt_ms)
+    lease = CoordinatorLease(
+        broker.identity, lambda: broker.now_ms, quorum, ShownImage(lambda: broker.image)
+    )
+    answers.answered(1_000, 1_000, 6_000)
+    seen = []
+    for broker.now_ms in (1_000, 7_000, 8_000, 90_000):
+        seen.append(lease.session_time_ms() - 1_000)
+    answers.answered(95_000, 95_000, 6_000)
+    for broker.now_ms in (95_000, 96_000):
+        seen.append(lease.session_time_ms() - 1_000)
+    assert [each - seen[0] for each in seen] == [0, 6_000, 6_000, 6_000, 6_000, 7_000]
 
 
 @pytest.mark.parametrize("tp", [TP._replace(partition=1), TP._replace(topic="gone")])

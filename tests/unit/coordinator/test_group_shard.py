@@ -48,6 +48,29 @@ async def test_members_of_before_have_their_session_timeout_to_show_up(place: Pl
     assert {known.group.state for known in shard} == {GroupState.EMPTY}
 
 
+async def test_no_session_ends_while_the_coordinator_may_not_answer(place: Place) -> None:
+    shard = await place.lead()
+    member = await join_alone(shard)
+    await pass_time(5)
+    await place.pass_in_doubt(60)
+    assert {known.group.state for known in shard} == {GroupState.STABLE}
+    await pass_time(4.9)
+    assert shard.heartbeat("g", member, None, 1) == 0
+    await pass_time(10.1)
+    assert {known.group.state for known in shard} == {GroupState.EMPTY}
+
+
+async def test_who_may_not_answer_removes_nobody_even_if_its_session_lasts(place: Place) -> None:
+    shard = await place.lead()
+    await join_alone(shard)
+    place.log.lease_holds = False
+    await pass_time(60)
+    assert {known.group.state for known in shard} == {GroupState.STABLE}
+    place.log.lease_holds = True
+    await pass_time(1)
+    assert {known.group.state for known in shard} == {GroupState.EMPTY}
+
+
 async def test_commits_of_one_moment_share_a_batch(place: Place) -> None:
     shard = await place.lead()
     codes = await asyncio.gather(
