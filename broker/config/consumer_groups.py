@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from quorate.common.configuration import ConfigError, ConfigKey, Values, list_items
+from quorate.common.configuration import ConfigError, ConfigKey, Update, Values, list_items
 
 ASSIGNORS: Final = ("uniform", "range")
 """The assignors that this version has."""
@@ -70,7 +70,9 @@ GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS: Final = ConfigKey(
     type=int,
     default=1_000,
     at_least=0,
-    doc="The least time between two target assignments of a consumer group (KIP-1263).",
+    doc="The least time between two target assignments of a consumer group (KIP-1263). A value "
+    "that is set while brokers run is brought within the limits of each broker.",
+    update=Update.CLUSTER_WIDE,
 )
 GROUP_CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS: Final = ConfigKey(
     name="group.consumer.min.assignment.interval.ms",

@@ -213,7 +213,7 @@ class LiveConfiguration:
         """
         own = self._fresh().config(GROUP, group)
         if group_key.key.name not in own:
-            return self[group_key.of_broker]
+            return group_key.within_limits(self[group_key.of_broker], self)
         image = self._images.image
         found = next(group_settings(image, self.file, self.broker_id, group, group_key))
         return group_key.within_limits(found.value, self)

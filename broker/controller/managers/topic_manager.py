@@ -1,11 +1,11 @@
 """Decides which topics are created and deleted (C4, C5)."""
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from quorate.broker.common.errors import KafkaError
+from quorate.broker.common.topic_names import checked_name, folded_name, may_collide
 from quorate.broker.config.topic_keys import TOPIC_SPEC
 from quorate.broker.controller.managers.decisions import (
     MAX_OPERATIONS_BYTES,
@@ -37,12 +37,6 @@ from quorate_proto.v1 import admin_pb2, errors_pb2
 
 DEFAULT: Final = -1
 """The number of partitions or replicas in a request that means the cluster's default."""
-
-NAME_LENGTH_MAX: Final = 249
-"""The longest name: the length of a folder name, 255 bytes, less a dash and a partition number of
-five digits."""
-
-_LEGAL = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 PARTITIONS_MAX: Final = 175_000
 """The most partitions of a topic. More would not fit into the one record that creates it."""
@@ -334,37 +328,3 @@ def _refused(error: KafkaError, name: str, topic_id: bytes = b"") -> TopicDecisi
             name=name, topic_id=topic_id, error_code=error.code, error_message=error.message
         )
     )
-
-
-# --- names ----------------------------------------------------------------------------------------
-
-
-def checked_name(name: str) -> None:
-    """Refuse a name that breaks the rules.
-
-    Raises:
-        KafkaError: INVALID_TOPIC_EXCEPTION, with the rule.
-    """
-    if not name:
-        raise _invalid(name, "must not be empty")
-    if name in (".", ".."):
-        raise _invalid(name, 'must not be "." or ".."')
-    if len(name) > NAME_LENGTH_MAX:
-        raise _invalid(name, f"has {len(name)} characters, at most {NAME_LENGTH_MAX} are allowed")
-    if not _LEGAL.fullmatch(name):
-        raise _invalid(name, "may hold ASCII letters, digits, '.', '_' and '-' alone")
-
-
-def may_collide(name: str) -> bool:
-    """Return whether another name can have the same ``folded_name`` as this one."""
-    return "." in name or "_" in name
-
-
-def folded_name(name: str) -> str:
-    """Return the form in which names collide, because metric names do not distinguish '.' and
-    '_'."""
-    return name.replace(".", "_")
-
-
-def _invalid(name: str, why: str) -> KafkaError:
-    return KafkaError(errors_pb2.INVALID_TOPIC_EXCEPTION, f"topic name {name[:300]!r} {why}")

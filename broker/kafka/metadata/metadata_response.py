@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from quorate.broker.common.steps import Steps
+from quorate.broker.common.topic_names import fault_of_name
 from quorate.broker.config.internal_topics import INTERNAL_TOPICS
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire import codec, stepwise
@@ -59,7 +60,7 @@ class MetadataResponseBuilder:
         """
         topic = self._metadata.topics.get(name)
         if topic is None:
-            code = errors.get(name, errors_pb2.UNKNOWN_TOPIC_OR_PARTITION)
+            code = errors.get(name) or _code_of_unknown(name)
             return {"error_code": code, "name": name, "topic_id": None, "partitions": ()}
         described: Message = {
             "error_code": errors_pb2.NONE,
@@ -203,3 +204,11 @@ class PartitionEncoder:
         out = bytearray()
         append_length(out, length, self._flexible)
         return bytes(out)
+
+
+def _code_of_unknown(name: str) -> int:
+    """Return the error code for a topic that does not exist. A client that asks for a name that no
+    topic can have gives up at once, instead of waiting for the topic."""
+    if fault_of_name(name) is None:
+        return errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
+    return errors_pb2.INVALID_TOPIC_EXCEPTION

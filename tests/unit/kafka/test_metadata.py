@@ -269,6 +269,22 @@ async def test_a_failed_creation_is_told_as_final_or_as_worth_retrying(
     assert topic.error_code == told
 
 
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("new", errors_pb2.UNKNOWN_TOPIC_OR_PARTITION),
+        ("topic abc", errors_pb2.INVALID_TOPIC_EXCEPTION),
+        ("..", errors_pb2.INVALID_TOPIC_EXCEPTION),
+        ("n" * 250, errors_pb2.INVALID_TOPIC_EXCEPTION),
+    ],
+)
+async def test_a_client_does_not_wait_for_a_topic_that_cannot_be(
+    ask: Ask, name: str, code: int
+) -> None:
+    (topic,) = (await ask(METADATA, 12, wanting(name))).topics
+    assert topic.error_code == code
+
+
 async def test_requests_of_one_shape_share_an_encoding_until_the_metadata_changes(
     inside: FakeBrokerInside,
 ) -> None:
