@@ -1,0 +1,1 @@
+"""Kafka Streams and Kafka Connect over kills of brokers and of their own workers."""
