@@ -1,16 +1,13 @@
 """ConsumerGroupHeartbeat (68) and ConsumerGroupDescribe (69): groups of the consumer protocol
 (KIP-848)."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Final
-from uuid import UUID
 
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.coordinator.groups.consumer.consumer_group import ConsumerGroup
 from quorate.broker.coordinator.groups.consumer.consumer_member import (
-    JOINING_EPOCH,
     ConsumerMember,
-    Owned,
     Partitions,
 )
 from quorate.broker.coordinator.groups.consumer.heartbeat_messages import (
@@ -21,10 +18,16 @@ from quorate.broker.coordinator.groups.consumer.heartbeat_messages import (
 from quorate.broker.kafka.allowed_topics import allowed_topics
 from quorate.broker.kafka.connection.answer_price import AnswerPrice
 from quorate.broker.kafka.connection.requests import RequestContext
+from quorate.broker.kafka.groups.epoch_group_messages import (
+    describe_each,
+    described_assignment,
+    heartbeat_response,
+    require_described,
+)
 from quorate.broker.kafka.groups.group_membership_apis import require_group
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire.codec import Message
-from quorate.common.acl_types import AclOperation, ResourceType
+from quorate.common.acl_types import AclOperation
 from quorate.common.types import TopicId
 from quorate.metadata_log.features import CONSUMER_GROUPS
 from quorate_proto.v1 import errors_pb2
@@ -40,29 +43,11 @@ async def consumer_group_heartbeat(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Message:
     """ConsumerGroupHeartbeat (68). The response is sent when what it says is in the log."""
-    try:
-        answer = await _heartbeat(services, context, request)
-    except KafkaError as error:
-        return {
-            "throttle_time": 0,
-            "error_code": error.code,
-            "error_message": error.message,
-            "member_epoch": 0,
-            "heartbeat_interval": 0,
-        }
-    leaves = answer.member_epoch < JOINING_EPOCH
-    limits = services.groups.consumer_parts.limits_of(request["group_id"])
-    assigned = answer.assigned
-    values: Message = {
-        "throttle_time": 0,
-        "error_code": errors_pb2.NONE,
-        "error_message": None,
-        "member_id": answer.member_id,
-        "member_epoch": answer.member_epoch,
-        "heartbeat_interval": 0 if leaves else limits.heartbeat_interval_ms,
-        "assignment": None if assigned is None else {"topic_partitions": _by_topic_id(assigned)},
-    }
-    return values
+    limits_of = services.groups.consumer_parts.limits_of
+    return await heartbeat_response(
+        _heartbeat(services, context, request),
+        lambda: limits_of(request["group_id"]).heartbeat_interval_ms,
+    )
 
 
 async def _heartbeat(
@@ -78,7 +63,7 @@ async def _heartbeat(
     check_heartbeat(heartbeat, parts.assignors, needs_member_id=needs_member_id)
     if not heartbeat.member_id:
         heartbeat = heartbeat._replace(member_id=services.groups.new_id())
-    await _require_described(services, context, heartbeat.topic_names or ())
+    await require_described(services, context, heartbeat.topic_names or ())
 
     _require_level(services)
 
@@ -131,55 +116,12 @@ def _claimed(topics: Iterable[Message]) -> Partitions:
     return {topic_id: frozenset(own) for topic_id, own in claimed.items() if own}
 
 
-async def _require_described(
-    services: KafkaServices, context: RequestContext, names: Collection[str]
-) -> None:
-    """Refuse a subscription to topics that the client may not see.
-
-    Raises:
-        KafkaError: TOPIC_AUTHORIZATION_FAILED.
-    """
-    rights = services.authorizer.rights_of(context)
-    allowed = await allowed_topics(services, rights, AclOperation.DESCRIBE, names)
-    for name in names:
-        if name not in allowed:
-            reason = rights.refusal(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
-            raise KafkaError(errors_pb2.TOPIC_AUTHORIZATION_FAILED, reason)
-
-
-def _by_topic_id(assigned: Owned) -> list[Message]:
-    return [
-        {"topic_id": UUID(bytes=topic_id), "partitions": sorted(partitions)}
-        for topic_id, partitions in assigned.items()
-    ]
-
-
 async def consumer_group_describe(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Message:
     """ConsumerGroupDescribe (69): describe groups of the consumer protocol. Each has its own error
     code."""
-    wants_operations = request["include_authorized_operations"]
-    groups = []
-    for group_id in request["group_ids"]:
-        try:
-            described = await _described(services, context, group_id)
-            if wants_operations:
-                rights = services.authorizer.rights_of(context)
-                described["authorized_operations"] = rights.operations(ResourceType.GROUP, group_id)
-        except KafkaError as error:
-            described = {
-                "error_code": error.code,
-                "error_message": error.message,
-                "group_id": group_id,
-                "group_state": "",
-                "group_epoch": 0,
-                "assignment_epoch": 0,
-                "assignor_name": "",
-                "members": [],
-            }
-        groups.append(described)
-    return {"throttle_time": 0, "groups": groups}
+    return await describe_each(services, context, request, _described)
 
 
 async def _described(services: KafkaServices, context: RequestContext, group_id: str) -> Message:
@@ -188,7 +130,7 @@ async def _described(services: KafkaServices, context: RequestContext, group_id:
     if not isinstance(group, ConsumerGroup):
         what = "there is no" if group is None else "it is a classic group, and no"
         raise KafkaError(errors_pb2.GROUP_ID_NOT_FOUND, f"{what} consumer group {group_id!r}")
-    await _require_described(services, context, tuple(group.subscribed_topics()))
+    await require_described(services, context, tuple(group.subscribed_topics()))
     members = tuple(group.members)
     await AnswerPrice(services, context).add(len(members))
     parts = services.groups.consumer_parts
@@ -220,18 +162,7 @@ def _member(services: KafkaServices, group: ConsumerGroup, member: ConsumerMembe
         "client_host": metadata.client_host,
         "subscribed_topic_names": sorted(metadata.topic_names),
         "subscribed_topic_regex": metadata.topic_regex or None,
-        "assignment": _assignment(services, owned),
-        "target_assignment": _assignment(services, group.target_of(member.member_id)),
+        "assignment": described_assignment(services, owned),
+        "target_assignment": described_assignment(services, group.target_of(member.member_id)),
         "member_type": _CLASSIC_MEMBER if member.is_classic else _CONSUMER_MEMBER,
-    }
-
-
-def _assignment(services: KafkaServices, partitions: Mapping[TopicId, Iterable[int]]) -> Message:
-    """Return the partitions of topics that exist."""
-    return {
-        "topic_partitions": [
-            {"topic_id": UUID(bytes=topic_id), "topic_name": name, "partitions": sorted(own)}
-            for topic_id, own in partitions.items()
-            if (name := services.metadata.topic_name(topic_id)) is not None
-        ]
     }

@@ -1,11 +1,8 @@
 """ShareGroupHeartbeat (76) and ShareGroupDescribe (77): share groups (KIP-932)."""
 
-from collections.abc import Collection
 from typing import Final
-from uuid import UUID
 
 from quorate.broker.common.errors import KafkaError
-from quorate.broker.coordinator.groups.consumer.consumer_member import JOINING_EPOCH, Partitions
 from quorate.broker.coordinator.groups.share.share_member import (
     ShareHeartbeat,
     ShareHeartbeatAnswer,
@@ -17,11 +14,17 @@ from quorate.broker.kafka.allowed_topics import allowed_topics
 from quorate.broker.kafka.connection.answer_price import AnswerPrice
 from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.groups.coordinator_topics import SHARES, CoordinatorTopics
+from quorate.broker.kafka.groups.epoch_group_messages import (
+    describe_each,
+    described_assignment,
+    heartbeat_response,
+    require_described,
+)
 from quorate.broker.kafka.groups.group_membership_apis import require_group
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.share.share_level import require_level
 from quorate.broker.kafka.wire.codec import Message
-from quorate.common.acl_types import AclOperation, ResourceType
+from quorate.common.acl_types import AclOperation
 from quorate_proto.v1 import errors_pb2
 
 _NOT_DESCRIBED: Final = (
@@ -39,35 +42,11 @@ class ShareGroupHeartbeatApi:
         self, services: KafkaServices, context: RequestContext, request: Message
     ) -> Message:
         """Answer when what the heartbeat says is in the log."""
-        try:
-            answer = await self._heartbeat(services, context, request)
-        except KafkaError as error:
-            return {
-                "throttle_time": 0,
-                "error_code": error.code,
-                "error_message": error.message,
-                "member_epoch": 0,
-                "heartbeat_interval": 0,
-            }
-        leaves = answer.member_epoch < JOINING_EPOCH
-        limits = services.groups.share_parts.limits_of(request["group_id"])()
-        assigned = answer.assigned
-        return {
-            "throttle_time": 0,
-            "error_code": errors_pb2.NONE,
-            "error_message": None,
-            "member_id": answer.member_id,
-            "member_epoch": answer.member_epoch,
-            "heartbeat_interval": 0 if leaves else limits.heartbeat_interval_ms,
-            "assignment": None
-            if assigned is None
-            else {
-                "topic_partitions": [
-                    {"topic_id": UUID(bytes=topic_id), "partitions": sorted(own)}
-                    for topic_id, own in assigned.items()
-                ]
-            },
-        }
+        limits_of = services.groups.share_parts.limits_of
+        return await heartbeat_response(
+            self._heartbeat(services, context, request),
+            lambda: limits_of(request["group_id"])().heartbeat_interval_ms,
+        )
 
     async def _heartbeat(
         self, services: KafkaServices, context: RequestContext, request: Message
@@ -86,7 +65,7 @@ class ShareGroupHeartbeatApi:
             topic_names=None if names is None else frozenset(names),
         )
         check_share_heartbeat(heartbeat)
-        await _require_described(services, context, heartbeat.topic_names or ())
+        await require_described(services, context, heartbeat.topic_names or ())
         if heartbeat.joins:
             require_level(services)
             missing = await self._topics.create_if_missing(services, context, SHARES)
@@ -95,47 +74,11 @@ class ShareGroupHeartbeatApi:
         return await services.groups.shard_of(group_id).share_heartbeat(group_id, heartbeat)
 
 
-async def _require_described(
-    services: KafkaServices, context: RequestContext, names: Collection[str]
-) -> None:
-    """Refuse a subscription to topics that the client may not see.
-
-    Raises:
-        KafkaError: TOPIC_AUTHORIZATION_FAILED.
-    """
-    rights = services.authorizer.rights_of(context)
-    allowed = await allowed_topics(services, rights, AclOperation.DESCRIBE, names)
-    for name in names:
-        if name not in allowed:
-            reason = rights.refusal(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
-            raise KafkaError(errors_pb2.TOPIC_AUTHORIZATION_FAILED, reason)
-
-
 async def share_group_describe(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Message:
     """ShareGroupDescribe (77): describe share groups. Each has its own error code."""
-    wants_operations = request["include_authorized_operations"]
-    groups = []
-    for group_id in request["group_ids"]:
-        try:
-            described = await _described(services, context, group_id)
-            if wants_operations:
-                rights = services.authorizer.rights_of(context)
-                described["authorized_operations"] = rights.operations(ResourceType.GROUP, group_id)
-        except KafkaError as error:
-            described = {
-                "error_code": error.code,
-                "error_message": error.message,
-                "group_id": group_id,
-                "group_state": "",
-                "group_epoch": 0,
-                "assignment_epoch": 0,
-                "assignor_name": "",
-                "members": [],
-            }
-        groups.append(described)
-    return {"throttle_time": 0, "groups": groups}
+    return await describe_each(services, context, request, _described)
 
 
 async def _described(services: KafkaServices, context: RequestContext, group_id: str) -> Message:
@@ -169,14 +112,5 @@ def _member(services: KafkaServices, member: ShareMember) -> Message:
         "client_id": metadata.client_id,
         "client_host": metadata.client_host,
         "subscribed_topic_names": sorted(metadata.topic_names),
-        "assignment": {"topic_partitions": _assignment(services, current.partitions)},
+        "assignment": described_assignment(services, current.partitions),
     }
-
-
-def _assignment(services: KafkaServices, partitions: Partitions) -> list[Message]:
-    """Return the partitions of topics that exist."""
-    return [
-        {"topic_id": UUID(bytes=topic_id), "topic_name": name, "partitions": sorted(own)}
-        for topic_id, own in partitions.items()
-        if (name := services.metadata.topic_name(topic_id)) is not None
-    ]

@@ -12,7 +12,7 @@ flexible ones (KIP-482). A record without a value is a tombstone.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from quorate.broker.coordinator.groups.consumer.consumer_member import Partitions
 from quorate.broker.coordinator.groups.share.share_member import (
@@ -25,15 +25,21 @@ from quorate.broker.coordinator.shards.coordinator_records import (
     INT64,
     CoordinatorRecordReader,
     LogRecord,
-    UnknownRecord,
-    compact_length,
     compact_text_field,
-    text_field,
-    unsigned_varint,
 )
-from quorate.common.types import ID_BYTES, TopicId
-
-T = TypeVar("T")
+from quorate.broker.coordinator.shards.flexible_fields import (
+    NO_TAGS,
+    VERSION,
+    FlexibleReader,
+    array,
+    int32_array,
+    kind_of,
+    optional_compact_text,
+    read_versioned,
+    record_key,
+    tagged,
+)
+from quorate.common.types import TopicId
 
 _MEMBER: Final = 10
 _GROUP: Final = 11
@@ -42,9 +48,6 @@ _TARGET: Final = 13
 _CURRENT: Final = 14
 _TOPICS: Final = 15
 
-_VERSION: Final = b"\0\0"
-_VERSION_BYTES: Final = 2
-_NO_TAGS: Final = b"\0"
 _STABLE: Final = b"\0"
 
 
@@ -80,99 +83,91 @@ Value = (
 
 def member_record(group_id: str, member_id: str, metadata: ShareMemberMetadata) -> LogRecord:
     """Encode: rack | client id | client host | names."""
-    rack_id = metadata.rack_id
     value = (
-        _VERSION
-        + (compact_length(-1) if rack_id is None else compact_text_field(rack_id))
+        VERSION
+        + optional_compact_text(metadata.rack_id)
         + compact_text_field(metadata.client_id)
         + compact_text_field(metadata.client_host)
-        + _array(map(compact_text_field, sorted(metadata.topic_names)))
-        + _NO_TAGS
+        + array(map(compact_text_field, sorted(metadata.topic_names)))
+        + NO_TAGS
     )
-    return LogRecord(_key(_MEMBER, group_id, member_id), value)
+    return LogRecord(record_key(_MEMBER, group_id, member_id), value)
 
 
 def group_record(group_id: str, epoch: int, metadata_hash: int) -> LogRecord:
     """Encode: group epoch i32 | hash i64."""
-    value = _VERSION + INT32.pack(epoch) + INT64.pack(metadata_hash) + _NO_TAGS
-    return LogRecord(_key(_GROUP, group_id), value)
+    value = VERSION + INT32.pack(epoch) + INT64.pack(metadata_hash) + NO_TAGS
+    return LogRecord(record_key(_GROUP, group_id), value)
 
 
 def target_epoch_record(group_id: str, epoch: int, assigned_wall_ms: int) -> LogRecord:
     """Encode: epoch of the target assignment i32 | tag 0: time i64."""
-    tagged = b"\1\0" + unsigned_varint(INT64.size) + INT64.pack(assigned_wall_ms)
-    return LogRecord(_key(_TARGET_EPOCH, group_id), _VERSION + INT32.pack(epoch) + tagged)
+    value = INT32.pack(epoch) + tagged(INT64.pack(assigned_wall_ms))
+    return LogRecord(record_key(_TARGET_EPOCH, group_id), VERSION + value)
 
 
 def target_record(group_id: str, member_id: str, partitions: Partitions) -> LogRecord:
     """Encode: topics, each with its id and its partitions."""
-    value = _VERSION + _partitions(partitions) + _NO_TAGS
-    return LogRecord(_key(_TARGET, group_id, member_id), value)
+    value = VERSION + _partitions(partitions) + NO_TAGS
+    return LogRecord(record_key(_TARGET, group_id, member_id), value)
 
 
 def current_record(group_id: str, member_id: str, current: ShareAssignment) -> LogRecord:
     """Encode: epoch i32 | previous epoch i32 | state i8, 0: stable | assigned."""
     value = (
-        _VERSION
+        VERSION
         + INT32.pack(current.epoch)
         + INT32.pack(current.previous_epoch)
         + _STABLE
         + _partitions(current.partitions)
-        + _NO_TAGS
+        + NO_TAGS
     )
-    return LogRecord(_key(_CURRENT, group_id, member_id), value)
+    return LogRecord(record_key(_CURRENT, group_id, member_id), value)
 
 
 def topics_record(group_id: str, topics: ShareTopics) -> LogRecord:
     """Encode: topics being initialized | initialized topics | topics being deleted; each with its
     id, its name, and, but for the last, its partitions."""
     deleting = (
-        topic_id + compact_text_field(topics.names.get(topic_id, "")) + _NO_TAGS
+        topic_id + compact_text_field(topics.names.get(topic_id, "")) + NO_TAGS
         for topic_id in sorted(topics.deleting)
     )
     value = (
-        _VERSION
+        VERSION
         + _named(topics.initializing, topics.names)
         + _named(topics.initialized, topics.names)
-        + _array(deleting)
-        + _NO_TAGS
+        + array(deleting)
+        + NO_TAGS
     )
-    return LogRecord(_key(_TOPICS, group_id), value)
+    return LogRecord(record_key(_TOPICS, group_id), value)
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[LogRecord]:
     """Return the records that remove everything about a member."""
     return [
-        LogRecord(_key(kind, group_id, member_id), None) for kind in (_CURRENT, _TARGET, _MEMBER)
+        LogRecord(record_key(kind, group_id, member_id), None)
+        for kind in (_CURRENT, _TARGET, _MEMBER)
     ]
 
 
 def group_tombstones(group_id: str) -> list[LogRecord]:
     """Return the records that remove a group without members."""
-    return [LogRecord(_key(kind, group_id), None) for kind in (_TARGET_EPOCH, _TOPICS, _GROUP)]
-
-
-def _key(kind: int, group_id: str, member_id: str | None = None) -> bytes:
-    key = kind.to_bytes(2) + text_field(group_id)
-    return key if member_id is None else key + text_field(member_id)
-
-
-def _array(items: Iterable[bytes]) -> bytes:
-    encoded = list(items)
-    return compact_length(len(encoded)) + b"".join(encoded)
+    return [
+        LogRecord(record_key(kind, group_id), None) for kind in (_TARGET_EPOCH, _TOPICS, _GROUP)
+    ]
 
 
 def _numbers(partitions: Iterable[int]) -> bytes:
-    return _array(map(INT32.pack, sorted(partitions)))
+    return int32_array(sorted(partitions))
 
 
 def _partitions(partitions: Partitions) -> bytes:
-    return _array(topic_id + _numbers(own) + _NO_TAGS for topic_id, own in partitions.items())
+    return array(topic_id + _numbers(own) + NO_TAGS for topic_id, own in partitions.items())
 
 
 def _named(partitions: TopicPartitions, names: Mapping[TopicId, str]) -> bytes:
-    return _array(
-        topic_id + compact_text_field(names.get(topic_id, "")) + _numbers(own) + _NO_TAGS
+    return array(
+        topic_id + compact_text_field(names.get(topic_id, "")) + _numbers(own) + NO_TAGS
         for topic_id, own in sorted(partitions.items())
     )
 
@@ -182,7 +177,7 @@ def _named(partitions: TopicPartitions, names: Mapping[TopicId, str]) -> bytes:
 
 def is_of_share_group(key: bytes) -> bool:
     """Return whether the key of a record is of a share group."""
-    return int.from_bytes(key[:_VERSION_BYTES]) in _READERS
+    return kind_of(key) in _READERS
 
 
 def read_key(key: bytes) -> ShareGroupKey:
@@ -202,28 +197,14 @@ def read_value(kind: int, value: bytes) -> Value:
     Raises:
         UnknownRecord: the value has another format.
     """
-    reader = _Reader(value)
-    version = reader.int16()
-    if version:
-        raise UnknownRecord(f"value of version {version} for a key of version {kind}")
-    return _READERS[kind](reader)
+    return read_versioned(_READERS, kind, value)
 
 
-class _Reader(CoordinatorRecordReader):
-    def array(self, read: Callable[[], T]) -> list[T]:
-        count = self.compact_length()
-        if count > len(self._record):
-            raise UnknownRecord(f"an array of {count} elements in {len(self._record)} bytes")
-        return [read() for _ in range(count)]
-
-    def topic_id(self) -> TopicId:
-        return TopicId(self._take(ID_BYTES))
-
-    def numbers(self) -> frozenset[int]:
-        return frozenset(self.array(self.int32))
+def _read_numbers(reader: FlexibleReader) -> frozenset[int]:
+    return frozenset(reader.array(reader.int32))
 
 
-def _read_member(reader: _Reader) -> ShareMemberMetadata:
+def _read_member(reader: FlexibleReader) -> ShareMemberMetadata:
     rack_id, client_id = reader.optional_compact_text(), reader.compact_text()
     client_host = reader.compact_text()
     return ShareMemberMetadata(
@@ -231,33 +212,33 @@ def _read_member(reader: _Reader) -> ShareMemberMetadata:
     )
 
 
-def _read_group(reader: _Reader) -> ShareGroupEpoch:
+def _read_group(reader: FlexibleReader) -> ShareGroupEpoch:
     return ShareGroupEpoch(reader.int32(), reader.int64())
 
 
-def _read_target_epoch(reader: _Reader) -> ShareTargetEpoch:
+def _read_target_epoch(reader: FlexibleReader) -> ShareTargetEpoch:
     return ShareTargetEpoch(reader.int32())
 
 
-def _read_partitions(reader: _Reader) -> Partitions:
+def _read_partitions(reader: FlexibleReader) -> Partitions:
     def one() -> tuple[TopicId, frozenset[int]]:
-        topic_id, partitions = reader.topic_id(), reader.numbers()
+        topic_id, partitions = reader.topic_id(), _read_numbers(reader)
         reader.tags()
         return topic_id, partitions
 
     return dict(reader.array(one))
 
 
-def _read_current(reader: _Reader) -> ShareAssignment:
+def _read_current(reader: FlexibleReader) -> ShareAssignment:
     epoch, previous_epoch, _ = reader.int32(), reader.int32(), reader.int8()
     return ShareAssignment(epoch, previous_epoch, _read_partitions(reader))
 
 
-def _read_topics(reader: _Reader) -> ShareTopics:
+def _read_topics(reader: FlexibleReader) -> ShareTopics:
     names: dict[TopicId, str] = {}
 
     def named() -> tuple[TopicId, frozenset[int]]:
-        topic_id, name, partitions = reader.topic_id(), reader.compact_text(), reader.numbers()
+        topic_id, name, partitions = reader.topic_id(), reader.compact_text(), _read_numbers(reader)
         reader.tags()
         names[topic_id] = name
         return topic_id, partitions
@@ -275,7 +256,7 @@ def _read_topics(reader: _Reader) -> ShareTopics:
 _OF_MEMBERS: Final = frozenset({_MEMBER, _TARGET, _CURRENT})
 """The kinds of keys that name a member after the group."""
 
-_READERS: Final[Mapping[int, Callable[[_Reader], Value]]] = {
+_READERS: Final[Mapping[int, Callable[[FlexibleReader], Value]]] = {
     _MEMBER: _read_member,
     _GROUP: _read_group,
     _TARGET_EPOCH: _read_target_epoch,
