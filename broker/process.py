@@ -6,7 +6,7 @@ import importlib
 import logging
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,14 +16,14 @@ from quorate.broker.assembly.kafka_listeners import ListenError
 from quorate.broker.assembly.shared_parts import SharedParts
 from quorate.broker.broker_server import BrokerServer
 from quorate.broker.common.errors import KafkaError
-from quorate.broker.config.http_listeners import HTTP_LISTENERS
+from quorate.broker.config.http_listeners import CONSOLE_LISTENER, HTTP_LISTENERS, REGISTRY_LISTENER
 from quorate.broker.config.node import BROKER_ID
 from quorate.broker.control.broker_registrar import RegistrationRefused
 from quorate.broker.environment import ProcessEnvironment
 from quorate.broker.rpc.grpc_listener import Certificates, GrpcRefusals, read_certificates
 from quorate.broker.security.config_file import load_config
 from quorate.common.allocation import ask_the_kernel_for_tables, keep_freed_memory
-from quorate.common.configuration import LOG_LEVEL, ConfigError, Configuration
+from quorate.common.configuration import LOG_LEVEL, ConfigError, ConfigKey, Configuration
 from quorate.common.escaping import escaped_lines, log_to_stderr
 from quorate.common.files.data_folder import DataFolderError
 from quorate.common.files.open_files import allow_many_files
@@ -45,6 +45,12 @@ THREAD_SWITCH_INTERVAL_S: Final = 0.001
 OPEN_FILES: Final = 200_000
 """The limit of open files, as in the systemd unit: each connection is one, and shells begin with
 1024."""
+
+_ROUTES: Final[Mapping[ConfigKey[str], str]] = {
+    REGISTRY_LISTENER: "quorate.broker.registry.registry_routes",
+    CONSOLE_LISTENER: "quorate.broker.console.routes",
+}
+"""The module of what each HTTP listener serves."""
 
 _NAMED_FAILURES: Final = (
     QuorumError,
@@ -86,15 +92,22 @@ def run_configured(
     ask_the_kernel_for_tables()
     allow_many_files(OPEN_FILES)
     sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
-    _load_what_is_served(config)
+    load_what_is_served(config)
     return uvloop.run(_serve(config, certificates, refusals, on_up))
 
 
-def _load_what_is_served(config: Configuration) -> None:
-    """Load what HTTP listeners need, if there are any. It takes a second on a busy machine, for
-    which the event loop would stand still later."""
-    if any(config[key] for key in HTTP_LISTENERS):
+def load_what_is_served(config: Configuration) -> None:
+    """Load the code of the HTTP listeners that are configured. It takes a second on a busy machine,
+    for which the event loop would stand still later."""
+    load_http_listeners([key for key in HTTP_LISTENERS if config[key]])
+
+
+def load_http_listeners(keys: Sequence[ConfigKey[str]] = HTTP_LISTENERS) -> None:
+    """Load the code that HTTP listeners of these keys need, which a broker without any does not
+    load."""
+    for key in keys:
         importlib.import_module("quorate.broker.assembly.http_listeners")
+        importlib.import_module(_ROUTES[key])
 
 
 def _tell_service_manager(config: Configuration) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from quorate.testing.fork_server.fork_servers import close_fork_servers
+from quorate.cluster.fork_server.fork_servers import close_fork_servers
 from tests.support.dead_workers import watch_for_dead_workers
 from tests.support.demands import SERVER_PROCESSES, DemandReport, is_full_run, load_demands
 from tests.support.examples import DEFAULT, examples

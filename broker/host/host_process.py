@@ -8,7 +8,7 @@ from pathlib import Path
 from quorate.broker.config.node import BROKER_ID
 from quorate.broker.host.broker_processes import EXIT_CONFIG, BrokerProcesses
 from quorate.broker.host.host_configs import load_configs
-from quorate.broker.process import run_configured
+from quorate.broker.process import load_what_is_served, run_configured
 from quorate.broker.rpc.grpc_listener import read_certificates
 from quorate.common.clock import monotonic_ms
 from quorate.common.configuration import ConfigError
@@ -37,6 +37,8 @@ def run_brokers(
     except ConfigError as error:
         _say(str(error))
         return EXIT_CONFIG
+    for config in configs.values():
+        load_what_is_served(config)
     files = {f"broker-{config[BROKER_ID]}": path for path, config in configs.items()}
     # A collection in a forked process would write to every object, and so copy all of this memory.
     gc.collect()

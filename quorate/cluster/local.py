@@ -70,7 +70,7 @@ class LocalCluster:
         attached: bool,
         spawner: Spawner = spawn,
     ) -> None:
-        """``spawner`` starts the processes. A test may have a faster one."""
+        """``spawner`` starts the processes, each anew or forked."""
         self._attached = attached
         self.folder = folder
         self.nodes = list(nodes)
@@ -128,11 +128,15 @@ class LocalCluster:
         return cls(folder, nodes, progress, attached=attached, spawner=spawner)
 
     @classmethod
-    def find(cls, folder: Path, progress: Progress, *, attached: bool) -> "LocalCluster | None":
+    def find(
+        cls, folder: Path, progress: Progress, *, attached: bool, spawner: Spawner = spawn
+    ) -> "LocalCluster | None":
         """Return the cluster in the folder, running or not, or None if there is none."""
         folder = folder.resolve()
         nodes = load_nodes(folder)
-        return cls(folder, nodes, progress, attached=attached) if nodes else None
+        if not nodes:
+            return None
+        return cls(folder, nodes, progress, attached=attached, spawner=spawner)
 
     @property
     def voters(self) -> list[Node]:

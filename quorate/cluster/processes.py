@@ -11,10 +11,12 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Final, Protocol
+from typing import IO, TYPE_CHECKING, Final, Protocol
 
-from quorate.cluster.layout import Node
 from quorate.common.files.private_files import FILE_MODE, make_private_folder
+
+if TYPE_CHECKING:
+    from quorate.cluster.layout import Node
 
 POLL_INTERVAL_MS: Final = 20
 
@@ -22,7 +24,7 @@ POLL_INTERVAL_MS: Final = 20
 EXIT_WITH_PARENT: Final = "--exit-with-parent"
 
 
-def command_line(node: Node, python: str, *, attached: bool) -> list[str]:
+def command_line(node: "Node", python: str, *, attached: bool) -> list[str]:
     """Return the command line that starts the node with this Python.
 
     ``-P`` prevents the import of a folder ``broker`` in the current directory.
@@ -53,17 +55,17 @@ class ChildProcess(Protocol):
 class Spawner(Protocol):
     """Starts the process of a node with a Python: ``spawn``, or what a test puts in its place."""
 
-    def __call__(self, node: Node, python: str, *, attached: bool) -> ChildProcess: ...
+    def __call__(self, node: "Node", python: str, *, attached: bool) -> ChildProcess: ...
 
 
-def open_log(node: Node) -> IO[bytes]:
+def open_log(node: "Node") -> IO[bytes]:
     """Open the file that a node's process writes its log to; only the owner may read it."""
     make_private_folder(node.log_path.parent)
     descriptor = os.open(node.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE)
     return open(descriptor, "ab")
 
 
-def spawn(node: Node, python: str, *, attached: bool) -> ChildProcess:
+def spawn(node: "Node", python: str, *, attached: bool) -> ChildProcess:
     """Start the node's process with this Python.
 
     It gets its own session, so that Ctrl-C reaches only this process.

@@ -14,13 +14,13 @@ from quorate.client.errors import QuorateError
 from quorate.client.results import ClusterStatus
 from quorate.cluster.certificates import admin_security
 from quorate.cluster.client_options import client_options_of
+from quorate.cluster.fork_server.fork_servers import spawn_forked
 from quorate.cluster.layout import FIRST_BROKER_ID, Node, NodeKind
 from quorate.cluster.local import START_TIMEOUT_MS, LocalCluster
 from quorate.cluster.local_cluster_errors import LocalClusterError
 from quorate.cluster.processes import last_lines, send, spawn
 from quorate.cluster.settings import check_settings
 from quorate.common.tls.identity import Security
-from quorate.testing.fork_server.fork_servers import spawn_forked
 
 POLL_INTERVAL_S: Final = 0.02
 ADMIN_TIMEOUT_MS: Final = 15_000

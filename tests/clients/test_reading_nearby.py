@@ -18,10 +18,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from quorate.broker.config.client_keys import RACK_AWARE_SELECTOR
+from quorate.cluster.fork_server.fork_servers import spawn_forked
 from quorate.cluster.local import LocalCluster
 from quorate.cluster.settings import check_settings
 from quorate.testing import RunningCluster
-from quorate.testing.fork_server.fork_servers import spawn_forked
 from tests.support.kafka_clients import PATIENCE_S, Confluent, KafkaPython
 from tests.support.whole_cluster import wait_until_known
 

@@ -9,17 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from quorate.cluster.layout import Node, plan_cluster, write_config
-from quorate.cluster.processes import ChildProcess, command_line, is_ours
-from quorate.cluster.settings import check_settings
-from quorate.testing.fork_server.command_line import CAPACITY_BYTES
-from quorate.testing.fork_server.fork_servers import (
+from quorate.cluster.fork_server.command_line import CAPACITY_BYTES
+from quorate.cluster.fork_server.fork_servers import (
+    KINDS,
     LOST_EXIT_CODE,
     ForkServer,
     ForkServers,
     close_fork_servers,
     spawn_forked,
 )
+from quorate.cluster.layout import Node, plan_cluster, write_config
+from quorate.cluster.processes import ChildProcess, command_line, is_ours, send, wait_gone
+from quorate.cluster.settings import check_settings
 from tests.support.own_interpreter import run_in_own_interpreter
 from tests.support.waiting import wait_until
 
@@ -126,11 +127,11 @@ def test_a_command_line_without_room_is_refused_in_the_nodes_log(
     voter: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "quorate.testing.fork_server.fork_servers.command_line",
+        "quorate.cluster.fork_server.fork_servers.command_line",
         lambda *_, **__: ["x" * 2 * CAPACITY_BYTES, "-m", "quorate.cli.main"],
     )
     server = ForkServer("quorum")
-    child = server.fork(voter)
+    child = server.fork(voter, attached=True)
     assert child.wait() == 1
     end(child)
     server.close()
@@ -220,3 +221,26 @@ def start_in_a_fork(voter: Node) -> None:
 
 def test_a_fork_of_this_process_has_servers_of_its_own(voter: Node) -> None:
     run_in_own_interpreter(start_in_a_fork, voter)
+
+
+def test_a_detached_node_reads_nothing_and_outlives_its_fork_server(
+    voter: Node, servers: ForkServers
+) -> None:
+    child = servers.spawn(voter, sys.executable, attached=False)
+    assert parent_of(child.pid) != os.getpid()
+    shown = Path(f"/proc/{child.pid}/cmdline").read_text().rstrip("\0").split("\0")
+    assert shown == command_line(voter, sys.executable, attached=False)
+    assert Path(f"/proc/{child.pid}/fd/0").readlink() == Path(os.devnull)
+    servers.close()
+    wait_until(lambda: "voter 1 of 1 ready" in voter.log_path.read_text(), "the start of the voter")
+    assert send(child.pid, voter.config_path, signal.SIGTERM)
+    assert wait_gone([(child.pid, voter.config_path)], timeout_ms=20_000) == []
+    assert child.wait() == LOST_EXIT_CODE
+
+
+def test_servers_that_still_load_their_code_end_at_once(servers: ForkServers) -> None:
+    servers.load()
+    loading = [server._process.pid for server in servers._servers.values()]
+    assert len(loading) == len(KINDS)
+    servers.close()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in loading)

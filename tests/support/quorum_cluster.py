@@ -17,6 +17,7 @@ from typing import Self, TypeVar
 import grpc
 
 from quorate.cluster.cluster_ports import PortReservation
+from quorate.cluster.fork_server.fork_servers import spawn_forked
 from quorate.cluster.layout import Node, write_config
 from quorate.cluster.processes import ChildProcess
 from quorate.common.grpc_support.grpc_credentials import channel_credentials
@@ -25,7 +26,6 @@ from quorate.common.tls.identity import Role, Security
 from quorate.common.tls.keystore import load_security
 from quorate.quorum.client.quorum_client import QuorumClient
 from quorate.quorum.voter_channels import ONLY_VOTERS
-from quorate.testing.fork_server.fork_servers import spawn_forked
 from quorate_proto.v1 import quorum_pb2 as pb
 from quorate_proto.v1.quorum_pb2_grpc import QuorumStub
 from tests.support.waiting import wait_until

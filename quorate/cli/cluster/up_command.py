@@ -114,6 +114,9 @@ def up(
       quorate up --config three-hosts.toml
       quorate up --tables --detach
     """
+    from quorate.cluster.fork_server.fork_servers import load_fork_servers
+
+    load_fork_servers()
     from quorate.cluster.settings import check_settings, split_pairs
     from quorate.cluster.table_process import TableProcess
 
@@ -152,10 +155,11 @@ def up(
 
 def _cluster(data: Path, shape: Shape, settings: "Settings", *, attached: bool) -> "LocalCluster":
     """Return the cluster of the folder with the settings applied, or create a new one."""
+    from quorate.cluster.fork_server.fork_servers import spawn_forked
     from quorate.cluster.layout import FIRST_BROKER_ID
     from quorate.cluster.local import LocalCluster
 
-    found = LocalCluster.find(data, _say, attached=attached)
+    found = LocalCluster.find(data, _say, attached=attached, spawner=spawn_forked)
     if found is None:
         return LocalCluster.create(
             data,
@@ -170,6 +174,7 @@ def _cluster(data: Path, shape: Shape, settings: "Settings", *, attached: bool) 
             if shape.first_broker_id is None
             else shape.first_broker_id,
             has_console=True,
+            spawner=spawn_forked,
         )
     _refuse_other_shape(found, data, shape)
     if settings.quorum or settings.broker:

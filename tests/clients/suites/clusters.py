@@ -10,11 +10,11 @@ from typing import Final
 from quorate.broker.config.listeners import ADVERTISED_LISTENERS
 from quorate.client.results import ScramUpsertion
 from quorate.cluster.certificates import make_certificates
+from quorate.cluster.fork_server.fork_servers import spawn_forked
 from quorate.cluster.layout import Node, plan_cluster, with_settings, write_config
 from quorate.cluster.local import LocalCluster
 from quorate.cluster.settings import Settings, check_settings
 from quorate.testing import RunningCluster
-from quorate.testing.fork_server.fork_servers import spawn_forked
 
 PLAIN_LOGIN: Final[Mapping[str, object]] = {
     "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT",

@@ -1,4 +1,4 @@
-"""The program of a fork server: ``python -m quorate.testing.fork_server.server KIND SOCKET ROOM``.
+"""The program of a fork server: ``python -m MODULE KIND SOCKET ROOM``.
 
 It loads the code of a broker or of a voter and then answers requests on the socket, one at a time:
 
@@ -22,12 +22,21 @@ from typing import Final
 
 from quorate.cli.cluster.node_command import load_broker, load_voter
 from quorate.cli.main import main as run_command
-from quorate.testing.fork_server.command_line import write_command_line
+from quorate.cluster.fork_server.command_line import write_command_line
 
 MESSAGE_BYTES: Final = 64 << 10
 FILES: Final = 2
 
-LOADERS: Final[Mapping[str, Callable[[], object]]] = {"broker": load_broker, "quorum": load_voter}
+
+def _load_broker() -> None:
+    """Load the code of a broker, also that of HTTP listeners, which most local clusters have."""
+    load_broker()
+    from quorate.broker.process import load_http_listeners
+
+    load_http_listeners()
+
+
+LOADERS: Final[Mapping[str, Callable[[], object]]] = {"broker": _load_broker, "quorum": load_voter}
 
 
 def main(kind: str, descriptor: int) -> None:

@@ -1,4 +1,4 @@
-"""The fork servers of this process: started with the first node, ended with the process.
+"""The fork servers of this process: started with the first node or before, ended with the process.
 
 A server that has ended, or whose answer was not waited for (Ctrl-C), is replaced at the next start.
 The nodes that it forked go on. Only their exit codes are lost.
@@ -12,16 +12,19 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
-from typing import Any, Final
+from contextlib import ExitStack, suppress
+from typing import IO, TYPE_CHECKING, Any, Final
 
-from quorate.cluster.layout import Node, NodeKind
+from quorate.cluster.fork_server.command_line import ROOM, can_be_written
+from quorate.cluster.fork_server.forked_process import ForkedProcess
 from quorate.cluster.processes import ChildProcess, command_line, open_log, spawn
-from quorate.testing.fork_server.command_line import ROOM, can_be_written
-from quorate.testing.fork_server.forked_process import ForkedProcess
 
-KINDS: Final[tuple[NodeKind, ...]] = ("quorum", "broker")
-_MODULE: Final = "quorate.testing.fork_server.server"
+if TYPE_CHECKING:
+    # ``quorate up`` has the servers load their code while it loads its own, of which this is most.
+    from quorate.cluster.layout import Node, NodeKind
+
+KINDS: Final[tuple["NodeKind", ...]] = ("quorum", "broker")
+_MODULE: Final = "quorate.cli.cluster.fork_server_program"
 _MESSAGE_BYTES: Final = 64 << 10
 LOST_EXIT_CODE: Final = 255
 """The exit code of a node that ended without its fork server, which alone knows the code."""
@@ -32,7 +35,7 @@ _NOT_COMPARED: Final = frozenset({"PYTEST_CURRENT_TEST"})
 class ForkServer:
     """A running fork server for one kind of node."""
 
-    def __init__(self, kind: NodeKind) -> None:
+    def __init__(self, kind: "NodeKind") -> None:
         self.environment = _environment()
         self._lock = threading.Lock()
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -48,27 +51,28 @@ class ForkServer:
         """Return whether the server runs, and its next answer is that to the next request."""
         return self._requests.fileno() >= 0 and self._process.poll() is None
 
-    def fork(self, node: Node) -> ForkedProcess:
-        """Fork a process for this node. Its standard input is a pipe from this process."""
-        words = command_line(node, sys.executable, attached=True)
-        standard_input, pipe = os.pipe()
-        try:
-            with open_log(node) as log_file:
-                answer = self._ask(
-                    {"fork": words, "folder": str(node.folder)},
-                    [standard_input, log_file.fileno()],
-                )
-        except BaseException:
-            os.close(pipe)
-            raise
-        finally:
-            os.close(standard_input)
-        return ForkedProcess(int(answer["pid"]), os.fdopen(pipe, "wb", buffering=0), self._poll)
+    def fork(self, node: "Node", *, attached: bool) -> ForkedProcess:
+        """Fork a process for this node.
+
+        Its standard input is a pipe from this process if it is attached, and empty otherwise.
+        """
+        words = command_line(node, sys.executable, attached=attached)
+        standard_input, pipe = _standard_input(attached=attached)
+        with ExitStack() as cleanup, os.fdopen(standard_input), open_log(node) as log_file:
+            if pipe is not None:
+                cleanup.callback(pipe.close)
+            answer = self._ask(
+                {"fork": words, "folder": str(node.folder)}, [standard_input, log_file.fileno()]
+            )
+            cleanup.pop_all()
+        return ForkedProcess(int(answer["pid"]), pipe, self._poll)
 
     def close(self) -> None:
-        """End the server. The nodes that it forked do not end with it."""
+        """End the server, also if it still loads code. The nodes that it forked do not end with
+        it."""
         with self._lock:
             self._hang_up()
+        self._process.terminate()
         self._process.wait()
 
     def _poll(self, pid: int) -> int | None:
@@ -111,16 +115,21 @@ class ForkServers:
         self._lock = threading.Lock()
         self._servers: dict[NodeKind, ForkServer] = {}
 
-    def spawn(self, node: Node, python: str, *, attached: bool) -> ChildProcess:
+    def load(self) -> None:
+        """Have the servers load their code now, while this process does something else."""
+        if can_be_written():
+            self._server(KINDS[0])
+
+    def spawn(self, node: "Node", python: str, *, attached: bool) -> ChildProcess:
         """Start the node's process: fork it, or start it as anything else is started.
 
         A node is forked only if it would be started with the same Python and the environment that
         the fork server was started with.
         """
-        if attached and python == sys.executable and can_be_written():
+        if python == sys.executable and can_be_written():
             server = self._server(node.kind)
             if server.environment == _environment():
-                return server.fork(node)
+                return server.fork(node, attached=attached)
         return spawn(node, python, attached=attached)
 
     def close(self) -> None:
@@ -129,7 +138,7 @@ class ForkServers:
             while self._servers:
                 self._servers.popitem()[1].close()
 
-    def _server(self, wanted: NodeKind) -> ForkServer:
+    def _server(self, wanted: "NodeKind") -> ForkServer:
         """Return the server for nodes of this kind; start the servers that do not run."""
         with self._lock:
             # Both at once: most clusters have both kinds, and loading takes most of a second.
@@ -145,7 +154,12 @@ class ForkServers:
 _of_this_process = ForkServers()
 
 
-def spawn_forked(node: Node, python: str, *, attached: bool) -> ChildProcess:
+def load_fork_servers() -> None:
+    """Have the fork servers of this process load their code before the first node needs them."""
+    _of_this_process.load()
+
+
+def spawn_forked(node: "Node", python: str, *, attached: bool) -> ChildProcess:
     """Start the node's process; fork it where that is possible."""
     return _of_this_process.spawn(node, python, attached=attached)
 
@@ -163,6 +177,15 @@ def _begin_without_servers() -> None:
 
 atexit.register(close_fork_servers)
 os.register_at_fork(after_in_child=_begin_without_servers)
+
+
+def _standard_input(*, attached: bool) -> tuple[int, IO[bytes] | None]:
+    """Return what a node reads, and the pipe that ends it when this process ends, if there is
+    one."""
+    if not attached:
+        return os.open(os.devnull, os.O_RDONLY), None
+    standard_input, pipe = os.pipe()
+    return standard_input, os.fdopen(pipe, "wb", buffering=0)
 
 
 def _environment() -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""A forked node as the test process sees it: with the part of ``subprocess.Popen`` that is used."""
+"""A forked node as its cluster sees it: with the part of ``subprocess.Popen`` that is used."""
 
 import os
 import select
@@ -11,9 +11,9 @@ ExitCodes = Callable[[int], int | None]
 
 
 class ForkedProcess:
-    """A node that a fork server forked, and that ends when ``stdin`` is closed."""
+    """A node that a fork server forked, and that ends when ``stdin`` is closed, if it has one."""
 
-    def __init__(self, pid: int, stdin: IO[bytes], exit_code: ExitCodes) -> None:
+    def __init__(self, pid: int, stdin: IO[bytes] | None, exit_code: ExitCodes) -> None:
         """``exit_code`` asks the fork server, which is the node's parent, for the code of a pid."""
         self.pid = pid
         self.stdin = stdin
