@@ -19,11 +19,12 @@ STEPS ?=
 CLUSTER ?=
 WITHOUT ?=
 BENCH_ARGS ?=
+RELEASE_ARGS ?=
 
 # Tests and demos start hundreds of Pythons: what these import is to be compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-tables test sim check docs fmt bench soak clean
+.PHONY: help setup demo demo-tables test sim check docs fmt bench soak release-check clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 14
@@ -82,6 +83,9 @@ bench: setup ## Every benchmark but bench/hostile.py; BENCH_ARGS=--quick for a f
 	    echo "== $$script"; \
 	    $(BIN)/python "$$script" --json "artifacts/$$(basename "$$script" .py).json" $(BENCH_ARGS); \
 	done
+
+release-check: setup ## Build wheel and sdist, and run the quick start with each on Python 3.11 to 3.13.
+	@$(BIN)/python -m tests.release_check $(RELEASE_ARGS)
 
 clean: ## Remove caches and artifacts, but not .venv.
 	rm -rf artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -3,13 +3,7 @@
 Tags do not travel with every clone, so this table says the same as they do.
 ``tests/unit/test_releases.py`` holds it, the tags and the changelog against one another.
 
-To make release X:
-1. In one commit, set the version in ``pyproject.toml`` and ``uv.lock``, and give the changelog's
-   section Unreleased the heading ``## X - DAY``, below a new section Unreleased that says what it
-   upgrades from.
-2. Tag that commit: ``git tag -a X``.
-3. In the next commit, add X to ``RELEASES`` and, once ``tests/integration/test_upgrade.py`` passes
-   from it, to ``ONLINE_FROM``, the changelog and docs/UPGRADE.md.
+docs/RELEASING.md says how a release is made.
 """
 
 import subprocess

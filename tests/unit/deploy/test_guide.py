@@ -19,29 +19,18 @@ from quorate.broker.config.listeners import LISTENERS
 from quorate.broker.config.node import BROKER_RACK, CONTROLLED_SHUTDOWN_TIMEOUT_MS
 from quorate.broker.host.host_configs import load_configs
 from quorate.broker.security.config_file import load_config
-from quorate.cli.main import cli
 from quorate.common.configuration import parse_endpoint, read_toml
 from quorate.common.tls.tls_config import COMMAND_SPEC
 from quorate.common.types import Endpoint
 from quorate.quorum.quorum_config import load_quorum_config
 from tests.support import guide
+from tests.support.command_lines import parsed, settings_of
 from tests.support.messages import is_said
 from tests.support.three_hosts import CLUSTER_PORTS, HOSTS
 
 UNITS = ("quorate-quorum", "quorate-broker")
 HOST_UNIT = "quorate-brokers"
 COMPOSE = guide.DEPLOY / "compose"
-
-
-def parsed(words: list[str]) -> click.Context:
-    """The context of a command line, not run; fails if click does not understand it."""
-    command: click.Command = cli
-    context, rest = click.Context(cli), list(words)
-    while isinstance(command, click.Group):
-        name, found, rest = command.resolve_command(context, rest)
-        assert found is not None
-        context, command = click.Context(found, parent=context, info_name=name), found
-    return command.make_context(context.info_name, rest, parent=context.parent)
 
 
 def rendered_to(folder: Path, template: str, instance: int) -> Path:
@@ -190,12 +179,6 @@ def compose() -> dict[str, Any]:
     return loaded
 
 
-def settings_of(context: click.Context) -> dict[str, str]:
-    """What ``--set`` gives, with compose's own variables at their defaults."""
-    pairs = [re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", each) for each in context.params["settings"]]
-    return dict(pair.split("=", 1) for pair in pairs)
-
-
 def node_services(kind: str) -> dict[int, Any]:
     services = compose()["services"]
     return {
@@ -294,9 +277,3 @@ def test_what_pip_installs_is_built_from_packages_that_do_not_nest() -> None:
     for source, target in wheel_target()["force-include"].items():
         assert (guide.ROOT / source).is_dir()
         assert "/" not in target
-
-
-def test_the_image_holds_all_that_the_wheel_is_built_from() -> None:
-    wanted = {each.partition("/")[0] for each in wheel_target()["packages"]}
-    kept = (COMPOSE / "Dockerfile.dockerignore").read_text()
-    assert wanted <= {line[1:] for line in kept.splitlines() if line.startswith("!")}

@@ -1,0 +1,1 @@
+"""The logic of the check before a release."""
