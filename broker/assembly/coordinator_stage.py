@@ -72,12 +72,14 @@ class CoordinatorStage:
             ConsumerGroupParts.of(config, cache, shared.turns, shared.live.of_group),
             ShareGroupParts.of(shared.live, cache, shared.turns, self.states),
         )
+        lease = CoordinatorLease(shared.identity, environment.now_ms, shared.quorum, shared.images)
         self.share_leader = ShareLeader(
             ShareLeaderParts(
                 shared.live,
                 replicas,
                 self.states,
                 ShardClock(environment.now_ms, environment.wall_clock_ms),
+                lease,
             )
         )
         self.markers = MarkerSender(

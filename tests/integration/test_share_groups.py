@@ -8,7 +8,7 @@ from confluent_kafka import Message, ShareConsumer
 
 from quorate.testing import RunningCluster, running_cluster
 from tests.queues.__main__ import main
-from tests.queues.campaign import CONFIG, begin_at_the_earliest, create, fill, work_through_kills
+from tests.queues.campaign import CONFIG, Campaign, begin_at_the_earliest, create, fill
 from tests.support.whole_cluster import wait_until_whole
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -54,9 +54,8 @@ def test_kip_932_what_one_worker_does_not_accept_another_gets(cluster: RunningCl
 
 
 def test_kip_932_a_killed_leader_loses_no_acknowledgement(cluster: RunningCluster) -> None:
-    ledger = work_through_kills(
-        cluster, topic="jobs", records=1_000, workers=2, kills=1, choice=random.Random(1)
-    )
+    campaign = Campaign(cluster, "jobs", random.Random(1), lambda _: None)
+    ledger = campaign.run(records=1_000, raw=2, workers=1, kills=1)
     assert not ledger.check()
 
 

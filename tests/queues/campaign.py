@@ -1,7 +1,9 @@
-"""Workers of a share group while brokers are killed, and what comes of it."""
+"""Workers of a share group while brokers are killed and paused, and what comes of it."""
 
 import random
 import time
+from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import Final
@@ -13,15 +15,21 @@ from confluent_kafka.admin._resource import ResourceType
 
 from quorate.client.results import NewTopic
 from quorate.testing import RunningCluster
-from tests.queues.ledger import Ledger, Record
+from tests.queues.history import Record
+from tests.queues.ledger import Ledger
+from tests.queues.raw_workers import RawWorkers
 from tests.queues.workers import Worker
-from tests.support.waiting import wait_until
+from tests.support.waiting import let_time_pass, wait_until
 from tests.support.whole_cluster import wait_until_whole
 
+_LOCK_S: Final = 5
+_SESSION_S: Final = 3
+_PATIENCE_S: Final = 120.0
 CONFIG: Final = {
+    "broker.session.timeout.ms": _SESSION_S * 1000,
     "offsets.topic.num.partitions": 3,
     "share.coordinator.state.topic.num.partitions": 3,
-    "group.share.record.lock.duration.ms": 5_000,
+    "group.share.record.lock.duration.ms": _LOCK_S * 1000,
     "group.share.min.record.lock.duration.ms": 1_000,
     "group.share.heartbeat.interval.ms": 500,
     "group.share.min.heartbeat.interval.ms": 500,
@@ -71,33 +79,80 @@ def _is_down_to(ledger: Ledger, left: int) -> bool:
     return ledger.left <= left
 
 
-def work_through_kills(
-    cluster: RunningCluster,
-    *,
-    topic: str,
-    records: int,
-    workers: int,
-    kills: int,
-    choice: random.Random,
-) -> Ledger:
-    """Have workers take all records while brokers are killed and started again."""
-    group_id = f"workers-of-{topic}"
-    begin_at_the_earliest(cluster.bootstrap, group_id)
-    ledger = Ledger(fill(cluster.bootstrap, topic, records))
-    share = records // (kills + 1)
-    with ExitStack() as stack:
-        for number in range(workers):
-            name = f"worker-{number}"
-            stack.enter_context(Worker(cluster.bootstrap, group_id, topic, name, ledger))
-        for kill in range(1, kills + 1):
-            goal = records - share * kill
-            wait_until(partial(_is_down_to, ledger, goal), "records are taken", timeout_s=90)
-            assert ledger.left, "all was done before the kill: there are too few records"
-            broker_id = choice.choice(cluster.broker_ids)
-            cluster.kill_broker(broker_id)
-            time.sleep(choice.random() * 0.5)
-            cluster.restart_broker(broker_id)
-            if kill < kills:
-                wait_until_whole(cluster)
-        wait_until(lambda: ledger.is_complete, "all is acknowledged", timeout_s=120)
-    return ledger
+class Campaign:
+    """Workers take all records of a topic while brokers are killed or paused."""
+
+    def __init__(
+        self, cluster: RunningCluster, topic: str, choice: random.Random, say: Callable[[str], None]
+    ) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._choice = choice
+        self._say = say
+        self.strikes: Counter[str] = Counter()
+
+    def run(self, *, records: int, raw: int, workers: int, kills: int) -> Ledger:
+        """Return what the workers noted: ``raw`` ones with times, and others with a client
+        library."""
+        bootstrap, group_id = self._cluster.bootstrap, f"workers-of-{self._topic}"
+        begin_at_the_earliest(bootstrap, group_id)
+        ledger = Ledger(fill(bootstrap, self._topic, records))
+        share = records // (kills + 1)
+        with ExitStack() as stack:
+            stack.enter_context(
+                RawWorkers(
+                    bootstrap, group_id, self._topic, raw, ledger, self._choice.getrandbits(32)
+                )
+            )
+            for number in range(workers):
+                name = f"worker-{number}"
+                stack.enter_context(Worker(bootstrap, group_id, self._topic, name, ledger))
+            for kill in range(1, kills + 1):
+                goal = records - share * kill
+                wait_until(
+                    partial(_is_down_to, ledger, goal),
+                    lambda: f"records are settled: {ledger.left} are left",
+                    timeout_s=_PATIENCE_S,
+                )
+                assert ledger.left, "all was done before the kill: there are too few records"
+                self._strike()
+                if kill < kills:
+                    wait_until_whole(self._cluster)
+                self._say(f"{kill} of {kills} strikes, {figures(ledger)}")
+            self._finish(ledger)
+        return ledger
+
+    def _strike(self) -> None:
+        kind = self._choice.choices(["kill", "pause"], weights=[4, 1])[0]
+        broker_id = self._choice.choice(self._cluster.broker_ids)
+        if kind == "kill":
+            self._cluster.kill_broker(broker_id)
+            let_time_pass(self._choice.random() * 0.5, "others may take over meanwhile")
+            self._cluster.restart_broker(broker_id)
+        else:
+            self._cluster.pause_broker(broker_id)
+            let_time_pass(self._choice.uniform(0.5, 2 * _SESSION_S), "its session may end")
+            self._cluster.resume_broker(broker_id)
+        self.strikes[kind] += 1
+
+    def _finish(self, ledger: Ledger) -> None:
+        """Wait until all is settled, and for a while longer: what nobody was told about may come
+        again."""
+
+        def is_over() -> bool:
+            silent_s = time.monotonic() - ledger.last_delivery_s
+            return ledger.is_complete and (not ledger.left or silent_s > 2 * _LOCK_S)
+
+        try:
+            wait_until(is_over, "all is settled", timeout_s=_PATIENCE_S)
+        except AssertionError as error:  # The ledger knows which records.
+            self._say(str(error))
+
+
+def figures(ledger: Ledger) -> str:
+    """Return how much was handed out, and how much of it the checks judge."""
+    return (
+        f"{ledger.handed_out} deliveries, {ledger.judged} with a known leader epoch, "
+        f"{ledger.redelivered} again, {ledger.left} records not settled, "
+        f"{ledger.unanswered} of unknown outcome"
+    )

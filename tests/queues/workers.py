@@ -1,4 +1,4 @@
-"""A worker of a share group: it takes records, and accepts them one poll at a time."""
+"""A worker with a client library: it takes records, and accepts them one poll at a time."""
 
 import contextlib
 import threading
@@ -7,7 +7,8 @@ from typing import Final
 
 from confluent_kafka import KafkaException, Message, ShareConsumer
 
-from tests.queues.ledger import Ledger, Record
+from tests.queues.history import Record
+from tests.queues.ledger import Ledger
 
 POLL_S: Final = 0.2
 WORK_S: Final = 0.005
@@ -56,7 +57,7 @@ class Worker:
     def _work(self, consumer: ShareConsumer) -> None:
         messages = [one for one in consumer.poll(timeout=POLL_S) or () if one.error() is None]
         records = [_record(one) for one in messages]
-        self._ledger.delivered(self._name, records)
+        self._ledger.seen(self._name, records)
         if not messages:
             return
         time.sleep(WORK_S * len(messages))
@@ -70,7 +71,7 @@ class Worker:
         for tp, error in (outcomes or {}).items():
             mine = [record for record in records if record.partition == tp.partition]
             if error is None:
-                self._ledger.accepted(self._name, mine)
+                self._ledger.settled(self._name, mine)
             else:
                 # It may have been written before the leader died.
                 self._ledger.unknown(mine)

@@ -472,7 +472,8 @@ class FakeShareLeader(ShareLeader):
 
     def __init__(self, replicas: ReplicaManager, states: ShareStates) -> None:
         clock = ShardClock(lambda: 0, lambda: 0)
-        super().__init__(ShareLeaderParts(FakeGroupConfig(), replicas, states, clock))
+        lease: Any = None  # Nothing is led, so nobody asks.
+        super().__init__(ShareLeaderParts(FakeGroupConfig(), replicas, states, clock, lease))
 
     async def fetch(
         self,

@@ -69,8 +69,14 @@ class Connection(asyncio.Protocol):
         return connection
 
     def call(self, api: tuple[int, int], body: bytes) -> "asyncio.Future[bytes]":
-        """The answer's body, behind its correlation id."""
+        """The answer's body, behind its correlation id.
+
+        Raises:
+            ConnectionResetError: the connection is closed.
+        """
         assert self._transport is not None
+        if self._transport.is_closing():
+            raise ConnectionResetError("the connection is closed")
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting.append(answer)
         header = struct.pack(">ihhi6s", len(body) + 14, *api, 0, b"\0\4test")

@@ -16,6 +16,7 @@ from quorate.broker.config.group_keys import (
 )
 from quorate.broker.coordinator.groups.shard_clock import ShardClock
 from quorate.broker.coordinator.groups.share_group_parts import GroupConfiguration
+from quorate.broker.coordinator.shards.coordinator_lease import CoordinatorLease
 from quorate.broker.coordinator.share.offset_resets import reset_timestamp_ms
 from quorate.broker.coordinator.share.share_questions import Answer, Read, Write
 from quorate.broker.coordinator.share.share_states import ShareStates, why_failed
@@ -57,6 +58,7 @@ class ShareLeaderParts(NamedTuple):
     replicas: ReplicaManager
     states: ShareStates
     clock: ShardClock
+    lease: CoordinatorLease
 
 
 class LedSharePartition:
@@ -96,6 +98,16 @@ class LedSharePartition:
         leads = hosted.leads and hosted.replica.leader_epoch == self.leader_epoch
         is_here = self._parts.replicas.table.named(self.tp, self.key.topic_id) is hosted
         return leads and is_here and not self._is_over
+
+    def require_lease(self) -> None:
+        """Check that no other broker can have become the leader: it may have handed out what is
+        available here, or have it accepted.
+
+        Raises:
+            KafkaError: NOT_LEADER_OR_FOLLOWER.
+        """
+        if not self._parts.lease.is_valid(self.tp, self.leader_epoch):
+            raise self._not_leader()
 
     def end(self) -> None:
         """Forget everything; who waits is told to look elsewhere."""
@@ -182,7 +194,7 @@ class LedSharePartition:
         raise KafkaError(code, f"{self}: {answer.error_message}")
 
     def _not_leader(self) -> KafkaError:
-        return KafkaError(errors_pb2.NOT_LEADER_OR_FOLLOWER, f"{self} is led elsewhere")
+        return KafkaError(errors_pb2.NOT_LEADER_OR_FOLLOWER, f"{self} is led elsewhere, or may be")
 
     def __str__(self) -> str:
         return f"{self.tp} of share group {self.key.group_id}"

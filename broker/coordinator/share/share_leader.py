@@ -232,6 +232,11 @@ class ShareLeader:
                 continue
             if not outcome.size or not one.is_current:
                 continue
+            try:
+                one.require_lease()
+            except KafkaError as error:
+                outcomes[one.key] = ShareOutcome(error.code, error.message)
+                continue
             batches = found_batches(outcome.chunks)
             read = read_batches(batches, outcome.aborted_transactions)
             acquired = one.state.acquire(wanted, read, self._parts.clock.now_ms())
@@ -260,6 +265,7 @@ class ShareLeader:
         """
         led = self._get(key, tp)
         await led.load()
+        led.require_lease()
         change = led.state.acknowledge(member_id, batches, self._parts.clock.now_ms())
         led.set_timer()
         if change is not None:
