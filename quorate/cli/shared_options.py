@@ -1,6 +1,6 @@
 """The options that all commands share, and how their values are used."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -165,33 +165,9 @@ def client_options() -> dict[str, str]:
 
 def kafka_options() -> dict[str, str]:
     """Return ``client_options`` under the names of librdkafka."""
+    from quorate.client.librdkafka_options import as_librdkafka
+
     return as_librdkafka(client_options())
-
-
-def as_librdkafka(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options that concern Kafka, under the names of librdkafka.
-
-    Raises:
-        InvalidOption: an option cannot be used.
-    """
-    from quorate.client.admin_options import read_admin_options
-    from quorate.client.security import read_options
-
-    security = read_options(read_admin_options(options).others).kafka
-    found = {
-        "security.protocol": security.protocol,
-        "ssl.ca.location": security.ca,
-        "ssl.certificate.location": security.certificate,
-        "ssl.key.location": security.key or security.certificate,
-        "ssl.endpoint.identification.algorithm": security.identification,
-    }
-    if security.has_user:
-        found |= {
-            "sasl.mechanism": security.mechanism,
-            "sasl.username": security.username,
-            "sasl.password": security.password,
-        }
-    return {name: value for name, value in found.items() if value}
 
 
 def read_client_options(path: Path) -> dict[str, str]:

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from quorate.common.configuration import ConfigKey
 
+FORMATS: Final = ("", "string", "json", "avro", "protobuf")
+"""What keys and values can be; empty for bytes."""
 _TRANSFORM: Final = r"\s*((hour|day|identity)\(\s*\w+\s*\)|bucket\(\s*\d+\s*,\s*\w+\s*\))\s*"
 
 TABLE_FORMAT: Final = ConfigKey(
@@ -80,6 +82,32 @@ TABLE_SOURCE_OPTIONS: Final = ConfigKey(
     doc="Options with which the topic is read, as a JSON object of the options of Spark's format "
     'quorate: {"valueFormat":"json","failOnDataLoss":"false"}.',
 )
+TABLE_KEY_FORMAT: Final = ConfigKey(
+    name="table.key.format",
+    type=str,
+    default="",
+    one_of=FORMATS,
+    doc="What the keys of records are: string, json, avro or protobuf. Empty, the column key has "
+    "bytes.",
+)
+TABLE_VALUE_FORMAT: Final = ConfigKey(
+    name="table.value.format",
+    type=str,
+    default="",
+    one_of=FORMATS,
+    doc="What the values of records are: string, json, avro or protobuf. The fields of json, avro "
+    "and protobuf are columns of the table, by the latest schema of the subject TOPIC-value. "
+    "Empty, the column value has bytes.",
+)
+TABLE_DEAD_LETTER_TOPIC: Final = ConfigKey(
+    name="table.dead.letter.topic",
+    type=str,
+    default="",
+    pattern=r"[A-Za-z0-9._-]{0,249}",
+    form="the name of a topic",
+    doc="The topic that gets the records whose key or value does not fit its schema. Empty, such a "
+    "record stops the table.",
+)
 TABLE_PAUSED: Final = ConfigKey(
     name="table.paused",
     type=bool,
@@ -96,6 +124,9 @@ TABLE_KEYS: Final[tuple[ConfigKey[Any], ...]] = (
     TABLE_COMMIT_INTERVAL_MS,
     TABLE_UPKEEP_INTERVAL_MS,
     TABLE_SNAPSHOT_RETENTION_MS,
+    TABLE_KEY_FORMAT,
+    TABLE_VALUE_FORMAT,
+    TABLE_DEAD_LETTER_TOPIC,
     TABLE_SOURCE_OPTIONS,
     TABLE_PAUSED,
 )

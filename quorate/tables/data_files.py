@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from quorate.tables.partitioning import PartitionField, PartitionKey, divided
 from quorate.tables.storage import delete_files, make_durable, open_storage
+from quorate.tables.table_errors import TableError
 
 if TYPE_CHECKING:
     from pyiceberg.io import OutputStream
@@ -86,8 +87,8 @@ class DataFileWriter:
         self._files = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Write the rows of a batch, which has at least the columns of the layout."""
-        for key, rows in divided(batch, self._layout.partitioning):
+        """Write the rows of a batch; columns of the table that it lacks are null."""
+        for key, rows in divided(self._completed(batch), self._layout.partitioning):
             if not rows.num_rows:
                 continue
             file = self._open.get(key) or self._opened(key)
@@ -106,6 +107,25 @@ class DataFileWriter:
             file.drop()
         written = [one.location for one in self._written]
         delete_files(self._storage, [one.location for one in self._open.values()] + written)
+
+    def _completed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the batch with null columns for those that the table has and the rows have not.
+
+        Raises:
+            TableError: such a column is required.
+        """
+        known = set(batch.schema.names)
+        for field in self._layout.schema:
+            if field.name not in known:
+                if not field.nullable:
+                    raise TableError(
+                        f"column {field.name} is required, and the rows do not have it"
+                    )
+                batch = batch.append_column(field.name, pa.nulls(batch.num_rows, field.type))
+        for one in self._layout.partitioning:
+            if one.source not in batch.schema.names:
+                batch = batch.append_column(one.source, pa.nulls(batch.num_rows, pa.string()))
+        return batch
 
     def _opened(self, key: PartitionKey) -> "_OpenFile":
         if len(self._open) >= OPEN_FILES_MAX:

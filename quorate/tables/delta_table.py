@@ -7,6 +7,7 @@ one. The offsets that a commit added are in its metadata as well, for those who 
 """
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
@@ -24,7 +25,7 @@ from quorate.tables.data_files import FileLayout, WrittenFile
 from quorate.tables.lake_table import TableCommit, Upkeep
 from quorate.tables.partitioning import PartitionField, field_named
 from quorate.tables.storage import absolute_location, delta_options, is_local, local_path
-from quorate.tables.table_columns import new_columns
+from quorate.tables.table_columns import all_nullable, grown_columns
 from quorate.tables.table_config import TableConfig
 from quorate.tables.table_errors import (
     CommitConflict,
@@ -65,11 +66,12 @@ class DeltaLakeTable:
             self._table = _opened(self._config)
 
     def fit(self, schema: pa.Schema) -> None:
-        new = new_columns(self._config.name, _arrow_schema(self._table), schema)
-        if not new:
+        present = _arrow_schema(self._table)
+        grown = grown_columns(self._config.name, present, schema, widens=False)
+        if not grown:
             return
         with named(self._config):
-            self._table.alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)
+            self._table.alter.add_columns(Schema.from_arrow(pa.schema(grown)).fields)
         self.reload()
 
     def layout(self, prefix: str) -> FileLayout:
@@ -255,7 +257,7 @@ def table_uri(config: TableConfig) -> str:
 
 
 def _created(config: TableConfig, schema: pa.Schema) -> DeltaTable:
-    columns = list(schema)
+    columns = list(all_nullable(schema))
     for field in config.partitioning:
         if field.source not in schema.names:
             raise TableError(f"{config.name}: {field} names a column that the rows do not have")
@@ -265,7 +267,7 @@ def _created(config: TableConfig, schema: pa.Schema) -> DeltaTable:
         local_path(config.location).mkdir(parents=True, exist_ok=True)
     return DeltaTable.create(
         table_uri(config),
-        Schema.from_arrow(pa.schema([one.with_nullable(True) for one in columns])),
+        Schema.from_arrow(pa.schema(columns)),
         mode="ignore",
         partition_by=[field.name for field in config.partitioning],
         name=config.name,
@@ -368,7 +370,11 @@ def _bounds(
             cut = value.replace(microsecond=value.microsecond // 1000 * 1000)
             value = cut + timedelta(milliseconds=1) if upwards and cut != value else cut
             shown[name] = value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
-        elif isinstance(value, bool | int | float | str):
+        elif isinstance(value, float):
+            # JSON has no infinity, so such a bound is left out.
+            if math.isfinite(value):
+                shown[name] = value
+        elif isinstance(value, bool | int | str):
             shown[name] = value
     return shown
 

@@ -44,7 +44,7 @@ from quorate.tables.iceberg_upkeep import (
 )
 from quorate.tables.lake_table import TableCommit, Upkeep
 from quorate.tables.partitioning import PartitionField
-from quorate.tables.table_columns import new_columns
+from quorate.tables.table_columns import all_nullable, grown_columns
 from quorate.tables.table_config import TableConfig
 from quorate.tables.table_errors import (
     CommitConflict,
@@ -97,11 +97,11 @@ class IcebergTable:
 
     def fit(self, schema: pa.Schema) -> None:
         present = schema_to_pyarrow(self._table.schema(), include_field_ids=False)
-        new = new_columns(self._config.name, present, schema)
-        if not new:
+        grown = grown_columns(self._config.name, present, schema, widens=True)
+        if not grown:
             return
         with named(self._config), self._table.update_schema() as update:
-            update.union_by_name(pa.schema(new))
+            update.union_by_name(pa.schema(grown))
         self.reload()
 
     def layout(self, prefix: str) -> FileLayout:
@@ -278,7 +278,7 @@ def _created(catalog: Catalog, config: TableConfig, schema: pa.Schema) -> Table:
         with (
             catalog.create_table_transaction(
                 config.identifier,
-                schema=schema,
+                schema=all_nullable(schema),
                 location=config.location,
                 properties=_TABLE_PROPERTIES,
             ) as creation,

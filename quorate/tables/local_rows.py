@@ -4,22 +4,25 @@ Ranges are read by threads: decoding, compressing and writing happen outside of 
 rows are exactly those that Spark gets, as the same reader reads them.
 """
 
+import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from quorate.pipeline.pipeline_errors import PipelineError
-from quorate.spark.errors import QuorateSourceError
+from quorate.spark.errors import QuorateSourceError, RegistryUnavailable
 from quorate.spark.offset_ranges import OffsetRange
-from quorate.spark.reading.batch_reader import QuorateReader
-from quorate.spark.source import QuorateDataSource
+from quorate.spark.typed.typed_batches import TypedBatches
 from quorate.tables.data_files import FileLayout, WrittenFile, write_files
+from quorate.tables.dead_letters import DeadLetters
+from quorate.tables.row_plan import RowPlan, plan_rows
 from quorate.tables.storage import delete_files, open_storage
 from quorate.tables.table_errors import TableUnavailable
+
+_logger = logging.getLogger(__name__)
 
 
 class _Cancelled(PipelineError):
@@ -29,18 +32,20 @@ class _Cancelled(PipelineError):
 class LocalRows:
     """The rows of batches, read and written by threads of this process; close it."""
 
-    def __init__(self, source: Mapping[str, str], threads: int) -> None:
+    def __init__(
+        self, source: Mapping[str, str], threads: int, dead_letters: DeadLetters | None = None
+    ) -> None:
         """
         Args:
-            source: the options of the format ``quorate``, without those that choose offsets.
+            source: the options of the format ``quorate``, without those that choose offsets. Of
+                ``subscribe`` only the subjects of schemas depend.
             threads: how many ranges are read at once.
+            dead_letters: takes the records that cannot be decoded; without it, one of them ends the
+                batch. It is closed with this object.
         """
-        # The reader is given its ranges, so what it subscribes to does not matter.
-        options = {"subscribe": "-", **source}
-        self._source = QuorateDataSource(options)
-        columns = self._source.schema()
-        self._reader: QuorateReader = self._source.reader(columns)
-        self._schema = to_arrow_schema(columns, timezone="UTC")
+        self._options = source
+        self._dead_letters = dead_letters
+        self._plan = self._planned()
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="rows")
         self._cancelled = threading.Event()
         self._tasks = 0
@@ -49,12 +54,31 @@ class LocalRows:
     @property
     def schema(self) -> pa.Schema:
         """The columns of the rows."""
-        return self._schema
+        return self._plan.schema
 
     def close(self) -> None:
         """End the threads."""
         self._cancelled.set()
         self._threads.shutdown()
+        if self._dead_letters is not None:
+            self._dead_letters.close()
+
+    def plan(self, ranges: Sequence[OffsetRange]) -> None:
+        """Look at the newest schemas of keys and values, by which the ranges are read then.
+
+        Raises:
+            PipelineError: a schema cannot be found or used.
+        """
+        try:
+            self._plan = self._planned()
+        except RegistryUnavailable as error:
+            # What the schemas that are known do not fit is told when it is read.
+            _logger.warning("the schemas stay those of the batch before: %s", error)
+        except QuorateSourceError as error:
+            raise PipelineError(str(error)) from error
+
+    def _planned(self) -> RowPlan:
+        return plan_rows(self._options, divides=self._dead_letters is not None)
 
     def write(self, ranges: Sequence[OffsetRange], layout: FileLayout) -> list[WrittenFile]:
         """Write all rows of the ranges, and return the files.
@@ -72,6 +96,8 @@ class LocalRows:
                 written += task.result()
             failure = failure or error
             self._done += 1
+        undelivered = self._end_dead_letters(failed=failure is not None)
+        failure = failure or undelivered
         if failure is None:
             return written
         delete_files(open_storage(layout.storage), [one.location for one in written])
@@ -80,6 +106,19 @@ class LocalRows:
         if isinstance(failure, OSError):
             raise TableUnavailable(f"data files at {layout.folder}: {failure}") from failure
         raise failure
+
+    def _end_dead_letters(self, *, failed: bool) -> TableUnavailable | None:
+        """Commit the dead letters of a batch, or take them back; return why that has failed."""
+        if self._dead_letters is None:
+            return None
+        try:
+            if failed:
+                self._dead_letters.abandon()
+            else:
+                self._dead_letters.commit()
+        except TableUnavailable as error:
+            return error
+        return None
 
     def cancel(self) -> None:
         """Cancel the work that is under way; another thread may call this."""
@@ -90,10 +129,24 @@ class LocalRows:
         return self._done / self._tasks if self._tasks else 0.0
 
     def _write(self, offsets: OffsetRange, layout: FileLayout) -> list[WrittenFile]:
-        return write_files(layout, self._read(offsets))
+        plan = self._plan
+        batches = self._read(plan, offsets)
+        if plan.divides is not None:
+            typed = TypedBatches(plan.divides, offsets.topic_partition)
+            batches = (self._divided(typed, offsets, batch) for batch in batches)
+        return write_files(layout, batches)
 
-    def _read(self, offsets: OffsetRange) -> Iterator[pa.RecordBatch]:
-        for batch in self._reader.read(InputPartition(offsets)):
+    def _read(self, plan: RowPlan, offsets: OffsetRange) -> Iterator[pa.RecordBatch]:
+        for batch in plan.reader.read(InputPartition(offsets)):
             if self._cancelled.is_set():
                 raise _Cancelled("the run is no longer in charge: what it was writing is dropped")
             yield batch
+
+    def _divided(
+        self, typed: TypedBatches, offsets: OffsetRange, records: pa.RecordBatch
+    ) -> pa.RecordBatch:
+        """Return the records that can be decoded as rows, and write the others as dead letters."""
+        rows, bad = typed.divided(records)
+        assert self._dead_letters is not None
+        self._dead_letters.add(offsets, records, bad)
+        return rows

@@ -29,14 +29,27 @@ class SparkTableRows:
         """
         self._rows = rows
         self._schema = to_arrow_schema(rows.check(), timezone="UTC")
+        self._frame: DataFrame | None = None
 
     @property
     def schema(self) -> pa.Schema:
         """The columns of the rows."""
         return self._schema
 
+    def plan(self, ranges: Sequence[OffsetRange]) -> None:
+        """Make the query of the ranges, whose columns are those of the newest schemas.
+
+        Raises:
+            PipelineError: the query cannot be planned.
+        """
+        try:
+            self._frame = self._rows.frame(ranges)
+            self._schema = to_arrow_schema(self._frame.schema, timezone="UTC")
+        except (PySparkException, Py4JJavaError) as error:
+            raise PipelineError(f"a batch cannot be planned: {cause_of(error)}") from error
+
     def write(self, ranges: Sequence[OffsetRange], layout: FileLayout) -> list[WrittenFile]:
-        """Write all rows of the ranges, and return the files.
+        """Write all rows of the ranges, which are planned, and return the files.
 
         A task that Spark repeats has deleted its files, unless its worker was killed: then they
         stay uncommitted, until orphans are removed.
@@ -46,7 +59,8 @@ class SparkTableRows:
         """
         task = functools.partial(_write_task, layout)
         try:
-            found = _mapped(self._rows.frame(ranges), task).collect()
+            assert self._frame is not None
+            found = _mapped(self._frame, task).collect()
         except (PySparkException, Py4JJavaError) as error:
             raise PipelineError(f"a batch could not be written: {cause_of(error)}") from error
         return [one for row in found for one in pickle.loads(row.files)]

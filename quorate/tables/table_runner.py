@@ -39,8 +39,16 @@ class TableRows(Protocol):
     def schema(self) -> pa.Schema:
         """The columns of the rows."""
 
+    def plan(self, ranges: Sequence[OffsetRange]) -> None:
+        """Find out which columns the rows of the ranges have, as schemas are now; `schema` and
+        `write` go by it.
+
+        Raises:
+            PipelineError: the rows cannot be planned.
+        """
+
     def write(self, ranges: Sequence[OffsetRange], layout: FileLayout) -> list[WrittenFile]:
-        """Write all rows of the ranges, and return the files.
+        """Write all rows of the ranges, which are planned, and return the files.
 
         Raises:
             PipelineError: the rows could not be read or written; no file is left.
@@ -166,6 +174,7 @@ class TableRunner(BatchRunner):
 
     def _store(self, batch: PipelineBatch) -> list[WrittenFile]:
         """Write the rows of a batch, and commit them to the table."""
+        self._rows.plan(batch.ranges)
         self._table.fit(self._rows.schema)
         name = f"{self._charge.state.name}-{self._charge.next_batch}"
         layout = self._table.layout(name)

@@ -1,5 +1,10 @@
-"""Topics become tables while whoever works on it is killed, again and again."""
+"""Topics become typed tables while whoever works on it is killed, again and again.
 
+Records are in Avro, with one field that is called ``value``, so the column `value` of a table has
+what was put into the record. Some records are none: they must be in the topic of dead letters.
+"""
+
+import json
 import random
 import subprocess
 import sys
@@ -8,9 +13,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from quorate.client.results import NewTopic
 from quorate.cluster.client_options import client_options_of
@@ -20,7 +25,15 @@ from tests.tables.victim import POINTS
 
 PARTITIONS: Final = 3
 TOPICS: Final = {"iceberg": "rows_iceberg", "delta": "rows_delta"}
+DEAD_LETTERS: Final = "dead"
 PAUSE_S: Final = 0.004
+BAD_EVERY: Final = 101
+"""One record of so many is none in Avro; the number shares no factor with the partitions."""
+SCHEMA: Final = {
+    "type": "record",
+    "name": "Row",
+    "fields": [{"name": "value", "type": "bytes"}],
+}
 SETTLE_S: Final = 180.0
 STEP_S: Final = 60.0
 
@@ -92,11 +105,22 @@ class Load:
     def _run(self) -> None:
         number = 0
         while not self._stopped.is_set():
+            value = bad_value(number) if number % BAD_EVERY == 0 else avro(b"%d" % number)
             for topic in TOPICS.values():
-                self._producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
+                self._producer.produce(topic, value, partition=number % PARTITIONS)
             self._producer.poll(0)
             number += 1
             time.sleep(PAUSE_S)
+
+
+def avro(content: bytes) -> bytes:
+    """A record of `SCHEMA`; the content has less than 64 bytes."""
+    return bytes([2 * len(content)]) + content
+
+
+def bad_value(number: int) -> bytes:
+    """No record of `SCHEMA`: it says that it is longer than it is."""
+    return b"\x7e%d" % number
 
 
 class Campaign:
@@ -140,9 +164,11 @@ class Campaign:
         """
         self.services[0].start()
         try:
-            return {format_: self._settled(format_) for format_ in TOPICS}
+            rows = {format_: self._settled(format_) for format_ in TOPICS}
         finally:
             self.services[0].stop()
+        self._check_dead_letters()
+        return rows
 
     def _strike(self) -> None:
         kind = self._random.choices(["point", "service", "broker", "voter"], weights=[10, 3, 2, 1])[
@@ -194,23 +220,30 @@ class Campaign:
         self.kills["voter"] += 1
 
     def create_topics(self) -> None:
-        """Create a topic for each format."""
+        """Create a topic for each format, and the one of dead letters."""
         topics = [
             NewTopic(
                 name=topic,
                 num_partitions=PARTITIONS,
                 replication_factor=min(3, len(self._cluster.broker_ids)),
-                configs={"table.format": format_, "table.commit.interval.ms": "200"},
+                configs={
+                    "table.format": format_,
+                    "table.commit.interval.ms": "200",
+                    "table.value.format": "avro",
+                    "table.source.options": json.dumps({"valueSchema": json.dumps(SCHEMA)}),
+                    "table.dead.letter.topic": DEAD_LETTERS,
+                },
             )
             for format_, topic in TOPICS.items()
         ]
+        topics.append(NewTopic(name=DEAD_LETTERS, num_partitions=PARTITIONS, replication_factor=-1))
         with self._cluster.admin() as admin:
             for created in admin.create_topics(topics):
                 created.raise_for_error()
 
     def _settled(self, format_: str) -> int:
         """Wait until the table has as many rows as the topic, and compare them."""
-        expected = _consumed(self._cluster.bootstrap, TOPICS[format_])
+        expected = _expected(self._cluster.bootstrap, TOPICS[format_])
         deadline_s = time.monotonic() + SETTLE_S
         while True:
             found = self._rows(format_)
@@ -222,30 +255,62 @@ class Campaign:
         assert not more, f"{format_}: {more.total()} rows are there twice, as {sorted(more)[:5]}"
         return found.total()
 
+    def _check_dead_letters(self) -> None:
+        """Each record that is none in Avro is there once, with the place where it was."""
+        expected: Counter[tuple[str, int, int, bytes]] = Counter()
+        for topic in TOPICS.values():
+            for message in consumed(self._cluster.bootstrap, topic):
+                if message.value()[:1] == b"\x7e":
+                    expected[topic, message.partition(), message.offset(), message.value()] += 1
+        found: Counter[tuple[str, int, int, bytes]] = Counter()
+        for message in consumed(self._cluster.bootstrap, DEAD_LETTERS):
+            headers = dict(message.headers())
+            topic, number, offset = (
+                headers[f"table.dead.letter.{name}"].decode()
+                for name in ("topic", "partition", "offset")
+            )
+            found[topic, int(number), int(offset), message.value()] += 1
+        lost, more = expected - found, found - expected
+        assert not lost, f"{lost.total()} dead letters are lost, as {sorted(lost)[:5]}"
+        assert not more, f"{more.total()} dead letters are there twice, as {sorted(more)[:5]}"
+        self._say(f"{found.total()} dead letters, each once")
+
     def _rows(self, format_: str) -> Rows:
         if format_ == "delta":
             return delta_rows(self._warehouse / TOPICS["delta"])
         return iceberg_rows(self._warehouse, TOPICS["iceberg"])
 
 
-def _consumed(bootstrap: str, topic: str) -> Rows:
+def _expected(bootstrap: str, topic: str) -> Rows:
+    """The rows that a topic makes."""
+    return Counter(
+        (message.partition(), message.offset(), message.value()[1:])
+        for message in consumed(bootstrap, topic)
+        if message.value()[:1] != b"\x7e"
+    )
+
+
+def consumed(bootstrap: str, topic: str) -> list[Any]:
     """All records of a topic, as confluent-kafka consumes them."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "check", "log_level": 0})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "check",
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
     try:
-        partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-        ends = {one.partition: consumer.get_watermark_offsets(one)[1] for one in partitions}
-        for one in partitions:
-            one.offset = 0
-        consumer.assign(partitions)
-        found: Rows = Counter()
-        while found.total() < sum(ends.values()):
+        consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+        found: list[Any] = []
+        ended: set[int | None] = set()
+        while len(ended) < PARTITIONS:
             for message in consumer.consume(10_000, 1.0):
-                assert message.error() is None
-                partition, offset, value = message.partition(), message.offset(), message.value()
-                assert partition is not None
-                assert offset is not None
-                assert value is not None
-                found[partition, offset, value] += 1
+                if (error := message.error()) is None:
+                    found.append(message)
+                    continue
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                ended.add(message.partition())
         return found
     finally:
         consumer.close()

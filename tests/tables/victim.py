@@ -13,12 +13,14 @@ from typing import Any, Final
 
 from quorate.cli.main import run
 from quorate.pipeline.pipeline_registry import ActiveRun
+from quorate.tables.dead_letters import DeadLetters
 from quorate.tables.delta_table import DeltaLakeTable
 from quorate.tables.iceberg_table import IcebergTable
 from quorate.tables.local_rows import LocalRows
 
 METHODS: Final[dict[str, list[tuple[type, str]]]] = {
     "data files": [(LocalRows, "write")],
+    "dead letters": [(DeadLetters, "commit")],
     "table commit": [(IcebergTable, "commit"), (DeltaLakeTable, "commit")],
     "quorum commit": [(ActiveRun, "commit")],
 }

@@ -54,7 +54,9 @@ def service_config(
 
     bootstrap = resolve_bootstrap(bootstrap_server, data)
     given = key_values(settings, "--set")
+    defaults: dict[str, str] = {}
     if bootstrap_server is None:
+        defaults = _registry_of(data or DEFAULT_DATA)
         folder = (data or DEFAULT_DATA) / "tables"
         own = folder / "tables.toml"
         if file is None and own.exists():
@@ -62,8 +64,23 @@ def service_config(
         elif file is None:
             given = {WAREHOUSE.name: str((folder / "warehouse").resolve()), **given}
     return read_service_config(
-        file, bootstrap_servers=bootstrap, security=client_options(), settings=given
+        file,
+        bootstrap_servers=bootstrap,
+        security=client_options(),
+        settings=given,
+        defaults=defaults,
     )
+
+
+def _registry_of(folder: Path) -> dict[str, str]:
+    """Return the setting that names the registry of the local cluster, if it has one."""
+    from quorate.cluster.state_file import read_state
+    from quorate.spark.options.option_table import REGISTRY_URL
+
+    state = read_state(folder)
+    if state is None or "registry" not in state:
+        return {}
+    return {f"source.{REGISTRY_URL.name}": str(state["registry"])}
 
 
 def connection_to(bootstrap_server: str | None, data: Path | None) -> "ConnectionOptions":

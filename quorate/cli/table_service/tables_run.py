@@ -64,5 +64,7 @@ def run(
 
 
 def _stop_at_end_of_input() -> None:
-    sys.stdin.buffer.read()
+    # Not by the buffered reader: its lock is held while it waits, and Python wants it at the end.
+    while os.read(sys.stdin.fileno(), 1024):
+        continue
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,5 +1,8 @@
 """Decodes the typed columns of the batches that a task reads."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
@@ -9,6 +12,15 @@ from quorate.spark.errors import UndecodableValue
 from quorate.spark.typed.decoders import decoder_of
 from quorate.spark.typed.typed_columns import OFFSET, TypedColumn, TypedSelection
 from quorate.spark.typed.value_formats import Decoded
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row whose key or value cannot be decoded."""
+
+    row: int
+    reason: str
+    """Names the column, and says why."""
 
 
 class TypedBatches:
@@ -38,9 +50,33 @@ class TypedBatches:
                     f"{decoded.fault.reason}; mode=permissive reads it as null"
                 )
             arrays |= column.arrays(raw.column(column.name), decoded)
-        return pa.RecordBatch.from_arrays(
-            [arrays[name] for name in self._schema.names], schema=self._schema
-        )
+        return self._batch(arrays)
+
+    def divided(self, raw: pa.RecordBatch) -> tuple[pa.RecordBatch, list[BadRow]]:
+        """Return the rows whose keys and values are good, decoded, and the other rows' numbers.
+
+        Raises:
+            RegistryUnavailable: the schema of a writer could not be asked for.
+            UndecodableValue: the registry does not know many of the ids.
+        """
+        arrays = {name: raw.column(name) for name in raw.schema.names}
+        is_bad = np.zeros(raw.num_rows, bool)
+        refused: dict[int, str] = {}
+        for column in self._columns:
+            values = raw.column(column.name)
+            decoded = column.decode(values, permissive=True)
+            arrays |= column.arrays(values, decoded)
+            for row in np.flatnonzero(decoded.bad).tolist():
+                refused.setdefault(row, f"{column.name}: {column.reason(values, row)}")
+            is_bad |= decoded.bad != 0
+        batch = self._batch(arrays)
+        if refused:
+            batch = batch.filter(pa.array(~is_bad))
+        return batch, [BadRow(row, reason) for row, reason in sorted(refused.items())]
+
+    def _batch(self, arrays: Mapping[str, pa.Array]) -> pa.RecordBatch:
+        columns = [arrays[name] for name in self._schema.names]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
 class _Column:
@@ -54,6 +90,12 @@ class _Column:
 
     def decode(self, values: pa.Array, *, permissive: bool) -> Decoded:
         return self._decoder.decode(values, self._type, stop_at_bad=not permissive)
+
+    def reason(self, values: pa.Array, row: int) -> str:
+        """Say why a value is bad, by decoding it alone."""
+        alone = pa.array([values[row].as_py()], values.type)
+        fault = self._decoder.decode(alone, self._type, stop_at_bad=True).fault
+        return "it cannot be decoded" if fault is None else fault.reason
 
     def arrays(self, values: pa.Array, decoded: Decoded) -> dict[str, pa.Array]:
         """Return the columns of the query, by name."""

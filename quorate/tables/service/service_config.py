@@ -94,13 +94,22 @@ def read_service_config(
     bootstrap_servers: str,
     security: Mapping[str, str],
     settings: Mapping[str, str],
+    defaults: Mapping[str, str] | None = None,
 ) -> ServiceConfig:
     """Read and check the file of a service, and settings that go before those of the file.
+
+    Args:
+        path: the file; None if there is none.
+        bootstrap_servers: the cluster that is served.
+        security: the options of `quorate.client.security`.
+        settings: values that go before those of the file.
+        defaults: values that those of the file go before.
 
     Raises:
         ConfigError: the file cannot be read, or a key is unknown or wrong.
     """
-    values: dict[str, object] = {**({} if path is None else read_toml(path)), **settings}
+    file = {} if path is None else read_toml(path)
+    values: dict[str, object] = {**(defaults or {}), **file, **settings}
     try:
         own = _SPEC.parse({k: one for k, one in values.items() if not k.startswith(_PASSED_ON)})
     except ConfigError as error:

@@ -87,7 +87,9 @@ class TableService:
             if worker.is_alive:
                 continue
             del self._workers[topic]
-            if worker.figures.error:
+            if worker.figures.waits_for_schema:
+                self._not_before_s[topic] = time.monotonic() + RETRY_S
+            elif worker.figures.error:
                 failures = self._failures[topic] = self._failures.get(topic, 0) + 1
                 pause_s = min(RETRY_S * 2 ** (failures - 1), RETRY_S_MAX)
                 self._not_before_s[topic] = time.monotonic() + pause_s

@@ -11,7 +11,9 @@ from quorate.client.results import ConfigEntity
 from quorate.common.configuration import ConfigError, ConfigSpec, Configuration
 from quorate.common.table_keys import (
     TABLE_COMMIT_INTERVAL_MS,
+    TABLE_DEAD_LETTER_TOPIC,
     TABLE_FORMAT,
+    TABLE_KEY_FORMAT,
     TABLE_KEYS,
     TABLE_LOCATION,
     TABLE_NAME,
@@ -21,9 +23,12 @@ from quorate.common.table_keys import (
     TABLE_SOURCE_OPTIONS,
     TABLE_TARGET_FILE_BYTES,
     TABLE_UPKEEP_INTERVAL_MS,
+    TABLE_VALUE_FORMAT,
 )
 from quorate.pipeline.pipeline_config import PipelineConfig, parse_config
 from quorate.spark.options.client_settings import PREFIX
+from quorate.spark.options.option_table import KEY_FORMAT, VALUE_COLUMNS, VALUE_FORMAT
+from quorate.spark.options.typed_options import WITH_SCHEMA
 from quorate.tables.service.service_config import ServiceConfig
 
 PIPELINE_PREFIX: Final = "table."
@@ -57,6 +62,11 @@ class TableTopic:
     def is_paused(self) -> bool:
         """True if the table stands still."""
         return bool(self.configuration[TABLE_PAUSED])
+
+    @property
+    def dead_letter_topic(self) -> str:
+        """The topic of the records that do not fit their schemas; empty if there is none."""
+        return self.configuration[TABLE_DEAD_LETTER_TOPIC]
 
     @property
     def commit_interval_ms(self) -> int:
@@ -106,6 +116,11 @@ def pipeline_config(table: TableTopic, service: ServiceConfig) -> PipelineConfig
     """
     own = table.configuration
     location = own[TABLE_LOCATION]
+    if table.dead_letter_topic == table.topic:
+        raise ConfigError(
+            f"{TABLE_DEAD_LETTER_TOPIC.name}={table.topic}: the dead letters of a table need a "
+            "topic of their own"
+        )
     if not location and not service.warehouse:
         raise ConfigError(
             f"topic {table.topic} does not say {TABLE_LOCATION.name}, and the table service has "
@@ -124,6 +139,7 @@ def pipeline_config(table: TableTopic, service: ServiceConfig) -> PipelineConfig
     }
     values |= _with_prefix(f"source.{PREFIX}", service.security.items())
     values |= _with_prefix("source.", service.source.items())
+    values |= _with_prefix("source.", _typed_options(own).items())
     values |= _with_prefix("source.", _source_options(own[TABLE_SOURCE_OPTIONS]).items())
     values |= _with_prefix("sink.catalog.", service.catalog.items())
     values |= _with_prefix("sink.storage.", service.storage.items())
@@ -132,6 +148,18 @@ def pipeline_config(table: TableTopic, service: ServiceConfig) -> PipelineConfig
 
 def _with_prefix(prefix: str, items: Iterable[tuple[str, str]]) -> dict[str, object]:
     return {f"{prefix}{name}": value for name, value in items}
+
+
+def _typed_options(own: Configuration) -> Mapping[str, str]:
+    """Return the options that say what keys and values are; fields of values become columns."""
+    options: dict[str, str] = {}
+    if key := own[TABLE_KEY_FORMAT]:
+        options[KEY_FORMAT.name] = key
+    if value := own[TABLE_VALUE_FORMAT]:
+        options[VALUE_FORMAT.name] = value
+        if value in WITH_SCHEMA:
+            options[VALUE_COLUMNS.name] = "flatten"
+    return options
 
 
 def _source_options(text: str) -> Mapping[str, str]:

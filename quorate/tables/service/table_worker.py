@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from typing import Final
 
 from quorate.client.errors import QuorateError
+from quorate.client.librdkafka_options import as_librdkafka
 from quorate.common.configuration import ConfigError
 from quorate.pipeline.batch_runner import RunSummary
 from quorate.pipeline.pipeline_errors import RunFenced
@@ -15,6 +16,9 @@ from quorate.pipeline.pipeline_planner import PipelinePlanner
 from quorate.pipeline.run_progress import RunProgress
 from quorate.pipeline.run_setup import run_in_charge, run_owner
 from quorate.spark.errors import QuorateSourceError
+from quorate.spark.options.option_table import SUBSCRIBE
+from quorate.spark.typed.schema_registry import NoSuchSchema
+from quorate.tables.dead_letters import DeadLetters
 from quorate.tables.lake_table import LakeTable
 from quorate.tables.local_rows import LocalRows
 from quorate.tables.open_table import open_table
@@ -40,6 +44,8 @@ class TableFigures:
         """The wall clock of the newest look of which everything is in the table."""
         self.error = ""
         """Why the last run has failed; empty while it works."""
+        self.waits_for_schema = False
+        """True if it has failed because nothing is registered yet: the first producer does that."""
 
     def lag_s(self, now_s: float) -> float:
         """Return an upper bound of the age of the oldest record that is not in the table."""
@@ -79,6 +85,9 @@ class TableWorker:
             self._keep()
         except RunFenced as error:
             _logger.info("%s: %s", self.table.topic, error)
+        except NoSuchSchema as error:
+            self.figures.error, self.figures.waits_for_schema = str(error), True
+            _logger.warning("table of %s waits for a schema: %s", self.table.topic, error)
         except (QuorateError, QuorateSourceError, ConfigError, OSError) as error:
             self.figures.error = str(error)
             _logger.warning("table of %s: %s; trying again later", self.table.topic, error)
@@ -107,7 +116,8 @@ class TableWorker:
     def _begun(self) -> Iterator[tuple[TableRunner, PipelinePlanner, LakeTable]]:
         config = pipeline_config(self.table, self._service)
         assert config.table is not None
-        with closing(LocalRows(config.reading, self._service.threads)) as rows:
+        reading = {**config.reading, SUBSCRIBE.name: self.table.topic}
+        with closing(LocalRows(reading, self._service.threads, self._dead_letters())) as rows:
             table = open_table(config.table, config.name, rows.schema)
             owner = f"{self._service.service_id} {run_owner()}"
             with run_in_charge(
@@ -122,6 +132,15 @@ class TableWorker:
                     charge, table=table, planner=planner, rows=rows, progress=RunProgress()
                 )
                 yield run, planner, table
+
+    def _dead_letters(self) -> DeadLetters | None:
+        if not self.table.dead_letter_topic:
+            return None
+        kafka = {
+            "bootstrap.servers": self._service.bootstrap_servers,
+            **as_librdkafka(self._service.security),
+        }
+        return DeadLetters(self.table.dead_letter_topic, self.table.pipeline, kafka)
 
     def _upkeep(self, table: LakeTable) -> None:
         """Join small files and forget old snapshots; what fails is tried again the next time."""

@@ -11,11 +11,11 @@ from quorate.broker.rpc.grpc_listener import GrpcRefusals, client_listener, read
 from quorate.broker.security.client_guard import VerifiedPasswords
 from quorate.broker.security.listener_security import configured_listeners, listener_security_of
 from quorate.broker.security.listener_tls import ListenerTls
-from quorate.cli.shared_options import as_librdkafka
 from quorate.client.admin import AdminClient, AsyncAdminClient
 from quorate.client.bootstrap import BootstrapError, discover
 from quorate.client.errors import ClusterUnreachable
 from quorate.client.lasting_channel import keep_a_channel
+from quorate.client.librdkafka_options import as_librdkafka
 from quorate.client.sasl_client import LoginFailed, login
 from quorate.client.security import ClientSecurity, InvalidOption, Securities, read_options
 from quorate.cluster.client_options import client_options_of

@@ -140,6 +140,9 @@ class MemoryTableRows:
         self._stored = stored
         self._tick = tick
 
+    def plan(self, ranges: Sequence[OffsetRange]) -> None:
+        """The columns stay as they are."""
+
     def write(self, ranges: Sequence[OffsetRange], layout: FileLayout) -> list[WrittenFile]:
         self._tick("data files: before")
         name = f"{layout.prefix}-{len(self._stored.files)}"
@@ -160,6 +163,9 @@ class ArrowTableRows:
     def __init__(self, schema: pa.Schema = SCHEMA, us_per_offset: int = HOUR_US) -> None:
         self.schema = schema
         self._us_per_offset = us_per_offset
+
+    def plan(self, ranges: Sequence[OffsetRange]) -> None:
+        """The columns stay as they are."""
 
     def write(self, ranges: Sequence[OffsetRange], layout: FileLayout) -> list[WrittenFile]:
         return write_files(layout, [self.batch(rows_of([one])) for one in ranges])

@@ -1,0 +1,80 @@
+"""Plans how the records of a topic become rows: which columns there are, and what is read for them.
+
+A plan has the schemas that its registry had when it was made. Every record that was in the log by
+then has a schema of that time or of an earlier one, so no field of it is missed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+from quorate.common.configuration import ConfigError
+from quorate.common.table_keys import TABLE_DEAD_LETTER_TOPIC, TABLE_VALUE_FORMAT
+from quorate.spark.options.given_options import GivenOptions
+from quorate.spark.options.option_declaration import Scope
+from quorate.spark.options.option_table import INCLUDE_HEADERS
+from quorate.spark.options.read_options import read_options_of
+from quorate.spark.options.typed_options import read_typed_options
+from quorate.spark.reading.batch_reader import QuorateReader
+from quorate.spark.schema import source_schema
+from quorate.spark.typed.typed_columns import TypedSelection, plan_columns
+
+WHOLE_RECORD: Final = ("key", "value", "offset", "timestamp", "headers")
+"""The columns that a record needs to be written to another topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlan:
+    """How the records of a topic become rows."""
+
+    schema: pa.Schema
+    """The columns of the rows."""
+    reader: QuorateReader
+    """Reads rows, or whole records if ``divides`` is given."""
+    divides: TypedSelection | None = None
+    """How whole records become rows, apart from those that cannot be decoded."""
+
+
+def plan_rows(options: Mapping[str, str], *, divides: bool) -> RowPlan:
+    """Return a plan by the options of the format ``quorate``.
+
+    Args:
+        options: as Spark takes them.
+        divides: whether records that cannot be decoded are told apart, as a whole.
+
+    Raises:
+        ConfigError: records can always be decoded, as nothing in them is typed.
+        QuorateSourceError: an option is wrong, or a schema cannot be found or used.
+    """
+    given = GivenOptions(options, Scope.BATCH)
+    reading, include_headers = read_options_of(given), given[INCLUDE_HEADERS]
+    typed = plan_columns(read_typed_options(given))
+    if typed is None:
+        if divides:
+            raise ConfigError(
+                f"{TABLE_DEAD_LETTER_TOPIC.name} needs {TABLE_VALUE_FORMAT.name}: bytes always fit"
+            )
+        columns = source_schema(include_headers=include_headers)
+        return RowPlan(_arrow(columns), QuorateReader(reading, columns))
+    columns = typed.schema(include_headers=include_headers)
+    selection = typed.select(columns, include_headers=include_headers)
+    if not divides:
+        return RowPlan(_arrow(columns), QuorateReader(reading, columns, selection))
+    return RowPlan(_arrow(columns), QuorateReader(reading, _whole(selection)), selection)
+
+
+def _whole(selection: TypedSelection) -> StructType:
+    """Return what is read for a selection, and the rest of the record."""
+    raw = selection.raw_schema.fields
+    known = {field.name for field in raw}
+    whole = source_schema(include_headers=True)
+    rest = [whole[name] for name in WHOLE_RECORD if name not in known]
+    return StructType([*raw, *(StructField(one.name, one.dataType) for one in rest)])
+
+
+def _arrow(columns: StructType) -> pa.Schema:
+    return to_arrow_schema(columns, timezone="UTC")
