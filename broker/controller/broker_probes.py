@@ -129,14 +129,25 @@ class BrokerProbes:
             name = f"probe-of-{broker.broker_id}"
             self._asking[broker.broker_id] = asyncio.create_task(self._ask(broker), name=name)
 
+    async def all_answer(self, image: Image) -> bool:
+        """Ask every other live broker once, whether or not links are reported broken, and return
+        whether all of them answer."""
+        own = self._tenure.controller_id
+        others = [one for one in image.brokers.values() if one.broker_id != own]
+        return all(await asyncio.gather(*map(self._is_reached, others)))
+
     async def _ask(self, broker: Broker) -> None:
+        if await self._is_reached(broker):
+            self.reached.answer(broker, int(asyncio.get_running_loop().time() * 1000))
+
+    async def _is_reached(self, broker: Broker) -> bool:
         try:
             epoch = await self._transport.probe(Peer.of(broker), self._tenure, PROBE_TIMEOUT_MS)
         except NoControlResponse as error:
             log.info("broker %d does not answer a probe: %s", broker.broker_id, error)
-            return
-        self.reached.answer(broker, int(asyncio.get_running_loop().time() * 1000))
+            return False
         self._guard.observe_controller_epoch(ControllerEpoch(epoch))
+        return True
 
 
 def _key(broker: Broker) -> tuple[BrokerId, BrokerEpoch]:

@@ -125,6 +125,7 @@ class Controller:
         )
         self._channel_manager = ControllerChannelManager(self._channels)
         links = LinkReports()
+        self._probes = BrokerProbes(tenure, dependencies.transport, self._guard)
         self._brokers = BrokerChanges(
             tenure=tenure,
             config=config,
@@ -141,7 +142,7 @@ class Controller:
             writer=self._writer,
             events=self._events,
             reports=links,
-            probes=BrokerProbes(tenure, dependencies.transport, self._guard),
+            probes=self._probes,
             staying=self._brokers.staying,
             record=record,
         )
@@ -174,6 +175,7 @@ class Controller:
             events=self._events,
             channel_manager=self._channel_manager,
             brokers=self._brokers,
+            reaches_all=self._probes.all_answer,
         )
         self._reassignments = Reassignments(
             tenure, self._writer, self._channel_manager, self._events, self._brokers

@@ -8,7 +8,7 @@ leader's own ISR change comes in between, the partition is decided again.
 import asyncio
 import functools
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from quorate.broker.changes.table import ELECT_LEADERS
@@ -36,7 +36,7 @@ from quorate.broker.controller.tenure import (
 )
 from quorate.common.configuration import Values
 from quorate.common.types import BrokerId, TopicPartition
-from quorate.metadata_log.image import Broker
+from quorate.metadata_log.image import Broker, Image
 from quorate.metadata_log.records import ResultCode
 from quorate.quorum.quorum_errors import QuorumError
 from quorate_proto.v1 import admin_pb2
@@ -54,7 +54,8 @@ ROUNDS_MAX: Final = 5
 class LeaderElections:
     """Elects leaders during one controller's tenure.
 
-    ``brokers`` returns the brokers that leadership may move to.
+    ``brokers`` returns the brokers that leadership may move to. ``reaches_all`` asks all live
+    brokers, and returns whether they answer.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class LeaderElections:
         events: EventQueue,
         channel_manager: ControllerChannelManager,
         brokers: BrokerChanges,
+        reaches_all: Callable[[Image], Awaitable[bool]],
     ) -> None:
         self._tenure = tenure
         self._config = config
@@ -73,6 +75,7 @@ class LeaderElections:
         self._events = events
         self._channel_manager = channel_manager
         self._brokers = brokers
+        self._reaches_all = reaches_all
         self._balancing: asyncio.Task[None] | None = None
         self._configs_changed = asyncio.Event()
         self._brokers_seen: Mapping[BrokerId, Broker] | None = None
@@ -213,9 +216,15 @@ class LeaderElections:
 
     async def _balance(self) -> None:
         wanted = await self._events.run(EventPriority.ADMIN, self._imbalanced)
-        if wanted:
-            log.info("%d partitions go back to their preferred leaders", len(wanted))
-            await self._elect_all(wanted, admin_pb2.ELECTION_PREFERRED, None)
+        if not wanted:
+            return
+        if not await self._reaches_all(self._writer.image):
+            # A broker that is not told of its leadership leads nobody, and the broker that led
+            # before would have led on.
+            self._brokers_balanced = None
+            return
+        log.info("%d partitions go back to their preferred leaders", len(wanted))
+        await self._elect_all(wanted, admin_pb2.ELECTION_PREFERRED, None)
 
     async def _imbalanced(self) -> list[TopicPartition]:
         image = self._writer.image

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import grpc.aio
 
 from quorate.broker.common.errors import error_name
+from quorate.broker.config.internal_topics import INTERNAL_TOPICS
 from quorate_proto.v1 import errors_pb2
 from tests.sim.cluster.front_door import SERVICE
 from tests.sim.cluster.rpc_frames import endpoint_of
@@ -31,6 +32,9 @@ TopicPart = tuple[str, int]
 
 class Client:
     """Calls brokers, and remembers the newest leaderships it was told."""
+
+    sees_internal_topics = False
+    """Whether it is told of the topics of coordinators, which coordinators alone write to."""
 
     def __init__(self, clients: "Clients", number: int) -> None:
         self.clients = clients
@@ -68,6 +72,8 @@ class Client:
             return
         fresh = {}
         for tp, (topic_id, leader, epoch) in told.items():
+            if tp[0] in INTERNAL_TOPICS and not self.sees_internal_topics:
+                continue
             known = self.leaders.get(tp)
             if known is not None and known[0] == topic_id and known[2] > epoch:
                 fresh[tp] = known

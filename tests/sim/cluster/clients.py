@@ -54,7 +54,7 @@ class Clients:
         self.producers = [kind(self, number, pace_s) for number, kind in enumerate(kinds)]
         self.consumers = [Consumer(self, 10 + number) for number in range(consumers)]
         for work in [one.run() for one in self.producers] + [one.run() for one in self.consumers]:
-            self.host.deliver(self.process, partial(self.spawn, work))
+            self.run(work)
 
     def start_transactions(self, quorum: SimulatedQuorum, pace_s: float) -> Coordinator:
         """One or two who write transactions, and one who reads what was committed."""
@@ -67,8 +67,12 @@ class Clients:
         self.producers += added
         self.consumers.append(reader)
         for work in [coordinator.run(), reader.run(), *(one.run() for one in added)]:
-            self.host.deliver(self.process, partial(self.spawn, work))
+            self.run(work)
         return coordinator
+
+    def run(self, work: Any) -> None:
+        """Start the work of a client that ends with the run."""
+        self.host.deliver(self.process, partial(self.spawn, work))
 
     def spawn(self, work: Any) -> None:
         task = self.process.loop.create_task(work)

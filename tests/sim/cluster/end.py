@@ -1,7 +1,7 @@
 """The end of a run: once nothing goes wrong any more, the cluster heals, and all copies agree."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from quorate.broker.replication.hosting.hosted_partition import HostedPartition
@@ -44,6 +44,8 @@ class End:
         self._clients = clients
         self._operator = operator
         self._checker = checker
+        self.more_troubles: list[Callable[[], str | None]] = []
+        """Each says what else has not come to rest, or returns None."""
 
     def come(self) -> None:
         """Raises ``Violation`` where it does not."""
@@ -83,6 +85,7 @@ class End:
                 elif set(partition.isr) != set(partition.replicas):
                     yield f"{where}: ISR {list(partition.isr)} of {list(partition.replicas)}"
         yield from self._replica_troubles(image)
+        yield from filter(None, (trouble() for trouble in self.more_troubles))
 
     def _broker_troubles(self, image: Image) -> Iterator[str]:
         for broker_id, machine in self._machines.items():

@@ -20,6 +20,7 @@ from quorate.broker.security.listener_tls import ListenerTls
 from quorate.common.types import BrokerId, Endpoint, TopicPartition
 from tests.sim.cluster.rpc import Rpc
 from tests.sim.cluster.rpc_frames import CLIENTS
+from tests.sim.groups.group_door import GroupDoor
 
 SERVICE = "clients"
 
@@ -65,6 +66,7 @@ class FrontDoor:
             "Fetch": self._fetch,
             "FetchCommitted": self._fetch_committed,
             "LatestOffset": self._latest_offset,
+            **GroupDoor(self._services).handlers(),
             **{change.rpc: self._changing(change) for change in CHANGES},
         }
 

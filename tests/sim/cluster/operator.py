@@ -43,16 +43,28 @@ class Operator(Client):
         self.kept_in_size: set[str] = set()
         """Topics that keep their number of partitions. A change of it while a broker is down makes
         all partitions of the topic look new to the broker: it misses a log that was lost then."""
+        self.protected: frozenset[str] = frozenset()
+        """Topics that stay as they are, because a group works with them."""
         self._broker_count = len(clients.broker_ids)
 
     def create(self) -> None:
         """A topic of any of the names."""
         self._begin(self._create(self.world.random.choice(NAMES)))
 
+    def create_as(self, topic: admin_pb2.NewTopic) -> None:
+        """Create a topic, and ask again until it is there."""
+
+        async def until_there() -> None:
+            while topic.name not in self._quorum.image.topics:
+                await self._create_as(topic)
+                await self.pause(0.3)
+
+        self._begin(until_there())
+
     def delete(self) -> None:
-        image = self._quorum.image
-        if len(image.topics) > 1:
-            self._begin(self._delete(self.world.random.choice(sorted(image.topics))))
+        names = self._changeable
+        if len(names) > 1:
+            self._begin(self._delete(self.world.random.choice(names)))
 
     def replace(self) -> None:
         """Delete, and create again under the same name."""
@@ -61,9 +73,9 @@ class Operator(Client):
             await self._delete(name)
             await self._create(name)
 
-        image = self._quorum.image
-        if image.topics:
-            self._begin(both(self.world.random.choice(sorted(image.topics))))
+        names = self._changeable
+        if names:
+            self._begin(both(self.world.random.choice(names)))
 
     def grow(self) -> None:
         """Partitions for any topic (C14)."""
@@ -90,8 +102,12 @@ class Operator(Client):
         """Preferred leaders everywhere."""
         self._begin(self._elect())
 
+    @property
+    def _changeable(self) -> list[str]:
+        return sorted(set(self._quorum.image.topics) - self.protected)
+
     def _on_any_topic(self, work: Callable[[str], Coroutine[Any, Any, None]]) -> None:
-        names = sorted(set(self._quorum.image.topics) - self.kept_in_size)
+        names = sorted(set(self._changeable) - self.kept_in_size)
         if names:
             self._begin(work(self.world.random.choice(names)))
 
@@ -161,7 +177,7 @@ class Operator(Client):
 
     def risk_losses(self) -> None:
         """Availability before safety, for one topic (C2)."""
-        names = sorted(self._quorum.image.topics)
+        names = self._changeable
         if names and self._quorum.image.controller is not None:
             name = self.world.random.choice(names)
             self.allow_unclean(lambda _: [name])
@@ -219,6 +235,9 @@ class Operator(Client):
             replication_factor=replicas,
             configs=configs,
         )
+        await self._create_as(topic)
+
+    async def _create_as(self, topic: admin_pb2.NewTopic) -> None:
         request = admin_pb2.CreateTopicsRequest(context=self._context(), topics=[topic])
         answer = await self.call(self.any_broker(), "CreateTopics", request.SerializeToString())
         if answer is not None:

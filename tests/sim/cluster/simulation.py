@@ -51,6 +51,9 @@ class Outcome(NamedTuple):
     ended: int
     """Transactions of producers; ``transactions`` are those of the quorum."""
     virtual_s: float
+    assignments: int
+    """Partitions that members of a group were given."""
+    commits: int
 
 
 class Simulation:
@@ -117,12 +120,7 @@ class Simulation:
         for machine in self.machines.values():
             world.at(draw.uniform(0, 0.3), machine.boot)
         world.run_until(1.5)
-        for _ in range(draw.choice([1, 2, 3])):
-            self.operator.create()
-        pace_s = draw.choice([0.02, 0.05, 0.2])
-        self.clients.start(draw.choice([1, 2, 3]), draw.choice([1, 2]), pace_s)
-        if self._has_transactions:
-            self._start_transactions(pace_s)
+        self.start_clients()
         world.run_until(world.now + 1.0)
         for step in range(4 * self._steps):
             if step >= self._steps and world.events >= EVENTS_LEAST:
@@ -131,7 +129,28 @@ class Simulation:
             world.run_until(world.now + draw.choice([0.05, 0.5, 1.5]) * draw.random())
         world.note("everything is healed")
         self.faults.heal_everything()
-        End(world, self.quorum, self.machines, self.clients, self.operator, self.checker).come()
+        self.end().come()
+
+    @property
+    def group_counts(self) -> tuple[int, int]:
+        """The numbers of assignments and of commits in the group of this run, if it has one."""
+        return 0, 0
+
+    def start_clients(self) -> None:
+        """Create the first topics, and start who uses them."""
+        draw = self.world.random
+        for _ in range(draw.choice([1, 2, 3])):
+            self.operator.create()
+        pace_s = draw.choice([0.02, 0.05, 0.2])
+        self.clients.start(draw.choice([1, 2, 3]), draw.choice([1, 2]), pace_s)
+        if self._has_transactions:
+            self._start_transactions(pace_s)
+
+    def end(self) -> End:
+        """Return the end of the run, with everything that must have come to rest by then."""
+        return End(
+            self.world, self.quorum, self.machines, self.clients, self.operator, self.checker
+        )
 
     def _start_transactions(self, pace_s: float) -> None:
         self.checker.looks_at_transactions = True
@@ -207,9 +226,10 @@ def simulate(
     steps: int = STEPS,
     mutant: Mutant | None = None,
     echo: Callable[[str], None] | None = None,
+    kind: type[Simulation] = Simulation,
 ) -> Outcome:
     """Run one seed, with one guard of the product taken out if a mutant is given."""
-    simulation = Simulation(seed, steps, echo)
+    simulation = kind(seed, steps, echo)
     world = simulation.world
     violation = None
     faults = _Faults()
@@ -255,4 +275,5 @@ def simulate(
         len(simulation.quorum.log),
         0 if simulation.clients.coordinator is None else simulation.clients.coordinator.completed,
         world.now,
+        *simulation.group_counts,
     )

@@ -211,6 +211,26 @@ async def test_c2_leadership_goes_back_soon_after_brokers_are_back() -> None:
     await cluster.stop()
 
 
+async def test_c2_leadership_does_not_go_back_while_the_controller_does_not_reach_everybody() -> (
+    None
+):
+    """A controller that is cut off would move leadership to brokers that it cannot tell of it."""
+    cluster = balancing(**{"leader.imbalance.check.interval.seconds": 300})
+    await cluster.start_brokers(1, 2, 3)
+    await cluster.create_topic("orders", *[(2, 3)] * 3, *[(3, 2)] * 3)
+    await let_2_lose_its_leaderships(cluster)
+    cut = frozenset({BrokerId(3), cluster.image.controller_id})
+    cluster.cut_links.add(cut)
+    let_all_be_in_sync(cluster)
+    await pass_time(30)
+    assert {one.leader for one in cluster.image.topics["orders"].partitions} == {3}
+    cluster.cut_links.discard(cut)
+    began_s = asyncio.get_running_loop().time()
+    await cluster.when(lambda: cluster.partition("orders", 2).leader == 2)
+    assert asyncio.get_running_loop().time() - began_s < 3 * RECOVERY_LOOK_INTERVAL_S
+    await cluster.stop()
+
+
 async def test_c2_while_a_replica_is_absent_leadership_waits_for_the_interval() -> None:
     cluster = balancing(**{"leader.imbalance.check.interval.seconds": 50})
     began_s = asyncio.get_running_loop().time()

@@ -134,7 +134,11 @@ def test_a_member_that_missed_an_answer_may_be_one_epoch_behind(world: World) ->
     client.heartbeat(lose_answer=True)
     assert client.epoch == 1
     assert world.group.members.get("a").current.epoch == 2  # type: ignore[union-attr]
-    assert world.heartbeat(beat(client, 1, claimed=had)).member_epoch == 2
+    answer = world.heartbeat(beat(client, 1, claimed=had))
+    assert answer.member_epoch == 2
+    assert answer.assigned is not None, "it has not heard yet of what it has"
+    assert sum(map(len, answer.assigned.values())) == 6
+    assert world.heartbeat(beat(client, 2)).assigned is None
 
 
 def test_a_member_that_is_behind_and_has_what_is_not_its_own_is_fenced(world: World) -> None:

@@ -79,7 +79,10 @@ class ConsumerGroup(ClassicMembers):
                 self._set_revocation(member, now_ms)
                 records.append(log_format.current_record(self.group_id, member.member_id, after))
         current = member.current
-        tells = request.joins or request.is_full or current.assigned != seen.assigned
+        # A member in an earlier epoch has not had the answer that told it of its partitions.
+        missed_answer = request.member_epoch != seen.epoch
+        has_news = missed_answer or current.assigned != seen.assigned
+        tells = request.joins or request.is_full or has_news
         assigned = current.assigned if tells else None
         return HeartbeatAnswer(member.member_id, current.epoch, assigned), records
 

@@ -205,7 +205,9 @@ class ShareGroup:
                 records.append(record)
         current = member.current
         is_full = request.joins or request.topic_names is not None
-        tells = is_full or current.partitions != before.partitions
+        # A member in an earlier epoch has not had the answer that told it of its partitions.
+        missed_answer = request.member_epoch != before.epoch
+        tells = is_full or missed_answer or current.partitions != before.partitions
         assigned = current.partitions if tells else None
         return ShareHeartbeatAnswer(member.member_id, current.epoch, assigned), records
 

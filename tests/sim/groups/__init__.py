@@ -1,0 +1,1 @@
+"""The cluster's simulator with members of a consumer group (KIP-848)."""
