@@ -18,6 +18,30 @@ if TYPE_CHECKING:
     from quorate.testing.running import RunningCluster
 
 
+_CLUSTERS = frozenset(
+    {
+        "quorate_cluster",
+        "module_quorate_cluster",
+        "session_quorate_cluster",
+        "shared_quorate_cluster",
+    }
+)
+"""The fixtures that start clusters; all others use one of them."""
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Load the code of clusters beside the tests that come first, if any test needs one.
+
+    Not in a worker of pytest-xdist: most of them find a cluster that another one started.
+    """
+    if session.config.option.collectonly or "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    if any(not _CLUSTERS.isdisjoint(getattr(one, "fixturenames", ())) for one in session.items):
+        from quorate.cluster.fork_server.fork_servers import load_fork_servers
+
+        load_fork_servers()
+
+
 class ClusterFactory(Protocol):
     """Starts a cluster that ends with the fixture; it may be called more than once."""
 

@@ -238,6 +238,17 @@ def test_a_detached_node_reads_nothing_and_outlives_its_fork_server(
     assert child.wait() == LOST_EXIT_CODE
 
 
+def test_servers_that_were_loaded_before_the_environment_changed_are_replaced(
+    voter: Node, servers: ForkServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers.load()
+    early = servers._servers["quorum"]._process.pid
+    monkeypatch.setenv("QUORATE_TEST_CHANGES_THE_ENVIRONMENT", "2")
+    child = start(servers, voter)
+    assert parent_of(child.pid) not in (early, os.getpid())
+    end(child)
+
+
 def test_servers_that_still_load_their_code_end_at_once(servers: ForkServers) -> None:
     servers.load()
     loading = [server._process.pid for server in servers._servers.values()]

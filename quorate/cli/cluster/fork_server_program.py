@@ -1,6 +1,7 @@
-"""The program of a fork server: ``python -m MODULE KIND SOCKET ROOM``.
+"""The program of a fork server: ``python -m MODULE KIND SOCKET HTTP ROOM``.
 
-It loads the code of a broker or of a voter and then answers requests on the socket, one at a time:
+It loads the code of a broker or of a voter, with HTTP=1 also that of a broker's HTTP listeners, and
+then answers requests on the socket, one at a time:
 
     {"fork": [word, …], "folder": path} and two open files -> {"pid": pid}
     {"poll": pid} -> {"exit_code": code, or null while the process runs}
@@ -28,26 +29,26 @@ MESSAGE_BYTES: Final = 64 << 10
 FILES: Final = 2
 
 
-def _load_broker() -> None:
-    """Load the code of a broker, also that of HTTP listeners, which most local clusters have."""
-    load_broker()
-    from quorate.broker.process import load_http_listeners
-
-    load_http_listeners()
+LOADERS: Final[Mapping[str, Callable[[], object]]] = {"broker": load_broker, "quorum": load_voter}
 
 
-LOADERS: Final[Mapping[str, Callable[[], object]]] = {"broker": _load_broker, "quorum": load_voter}
-
-
-def main(kind: str, descriptor: int) -> None:
+def main(kind: str, descriptor: int, *, http: bool) -> None:
     """Load the code of nodes of this kind, and fork nodes until the socket is closed."""
     LOADERS[kind]()
+    if http and kind == "broker":
+        _load_http_listeners()
     # A collection in a forked node would write to every object, and so copy all of this memory.
     gc.collect()
     gc.freeze()
     words = _serve(socket.socket(fileno=descriptor))
     if words is not None:
         run_command(words)
+
+
+def _load_http_listeners() -> None:
+    from quorate.broker.process import load_http_listeners
+
+    load_http_listeners()
 
 
 def _serve(requests: socket.socket) -> Sequence[str] | None:
@@ -117,4 +118,4 @@ def _exit_code(pid: int) -> int | None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), http=sys.argv[3] == "1")

@@ -116,7 +116,7 @@ def up(
     """
     from quorate.cluster.fork_server.fork_servers import load_fork_servers
 
-    load_fork_servers()
+    load_fork_servers(http=True)
     from quorate.cluster.settings import check_settings, split_pairs
     from quorate.cluster.table_process import TableProcess
 

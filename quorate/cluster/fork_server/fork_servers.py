@@ -35,13 +35,18 @@ _NOT_COMPARED: Final = frozenset({"PYTEST_CURRENT_TEST"})
 class ForkServer:
     """A running fork server for one kind of node."""
 
-    def __init__(self, kind: "NodeKind") -> None:
+    def __init__(self, kind: "NodeKind", *, http: bool = False) -> None:
+        """With ``http``, it also loads what brokers with HTTP listeners load after the rest."""
         self.environment = _environment()
+        self.has_forked = False
         self._lock = threading.Lock()
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", _MODULE, kind, str(theirs.fileno()), ROOM],
+                [
+                    *(sys.executable, "-P", "-m", _MODULE, kind, str(theirs.fileno())),
+                    *(str(int(http)), ROOM),
+                ],
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
@@ -51,11 +56,17 @@ class ForkServer:
         """Return whether the server runs, and its next answer is that to the next request."""
         return self._requests.fileno() >= 0 and self._process.poll() is None
 
+    def came_too_early(self) -> bool:
+        """Return whether this process has changed its environment since the server was started, and
+        no node needed it before."""
+        return not self.has_forked and self.environment != _environment()
+
     def fork(self, node: "Node", *, attached: bool) -> ForkedProcess:
         """Fork a process for this node.
 
         Its standard input is a pipe from this process if it is attached, and empty otherwise.
         """
+        self.has_forked = True
         words = command_line(node, sys.executable, attached=attached)
         standard_input, pipe = _standard_input(attached=attached)
         with ExitStack() as cleanup, os.fdopen(standard_input), open_log(node) as log_file:
@@ -112,11 +123,16 @@ class ForkServers:
     """A fork server for each kind of node, from the first node that is forked."""
 
     def __init__(self) -> None:
+        self._http = False
         self._lock = threading.Lock()
         self._servers: dict[NodeKind, ForkServer] = {}
 
-    def load(self) -> None:
-        """Have the servers load their code now, while this process does something else."""
+    def load(self, *, http: bool = False) -> None:
+        """Have the servers load their code now, while this process does something else.
+
+        With ``http``, that of the HTTP listeners of brokers as well.
+        """
+        self._http = http
         if can_be_written():
             self._server(KINDS[0])
 
@@ -144,19 +160,22 @@ class ForkServers:
             # Both at once: most clusters have both kinds, and loading takes most of a second.
             for kind in KINDS:
                 server = self._servers.get(kind)
-                if server is None or not server.can_answer():
+                if server is None or not server.can_answer() or server.came_too_early():
                     if server is not None:
                         server.close()
-                    self._servers[kind] = ForkServer(kind)
+                    self._servers[kind] = ForkServer(kind, http=self._http)
             return self._servers[wanted]
 
 
 _of_this_process = ForkServers()
 
 
-def load_fork_servers() -> None:
-    """Have the fork servers of this process load their code before the first node needs them."""
-    _of_this_process.load()
+def load_fork_servers(*, http: bool = False) -> None:
+    """Have the fork servers of this process load their code before the first node needs them.
+
+    With ``http``, brokers will have HTTP listeners.
+    """
+    _of_this_process.load(http=http)
 
 
 def spawn_forked(node: "Node", python: str, *, attached: bool) -> ChildProcess:
