@@ -45,7 +45,11 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     help="Read repeatedly with this many seconds between two reads, until interrupted.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be read, without starting Spark.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Check the grammar of the SQL and show what would be read, without running Spark.",
+)
 @click.option(
     "--take-over",
     is_flag=True,
@@ -173,7 +177,11 @@ def _show_plan(config: "PipelineConfig", *, as_json: bool) -> None:
         from quorate.pipeline.pipeline_planner import PipelinePlanner
         from quorate.pipeline.pipeline_positions import planned_ranges
         from quorate.pipeline.run_setup import admin_of, source_errors
+        from quorate.pipeline.sql_check import check_sql, jvm_of_spark
 
+    if config.sql:
+        with jvm_of_spark() as jvm:
+            check_sql(jvm, config.sql)
     with (
         admin_of(config) as admin,
         source_errors(),
