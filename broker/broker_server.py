@@ -25,7 +25,7 @@ from quorate.broker.assembly.registry_stage import open_registry
 from quorate.broker.assembly.replication_stage import ReplicationStage
 from quorate.broker.assembly.services import BrokerServices
 from quorate.broker.assembly.shared_parts import SharedParts
-from quorate.broker.config.log import LOG_DIR
+from quorate.broker.config.log import log_folders
 from quorate.broker.config.node import CONTROLLED_SHUTDOWN_TIMEOUT_MS
 from quorate.broker.control.readiness import STOPPING
 from quorate.quorum.quorum_errors import MetadataUnreadable
@@ -105,7 +105,8 @@ class BrokerServer:
             return str(follower.failure)
         if follower.failure is not None:
             return f"{follower.failure}. Start this broker again; if that does not help, report it"
+        folders = ", ".join(map(str, log_folders(self._shared.config)))
         return (
-            f"cannot write log directory {self._shared.config[LOG_DIR]}: see above. Repair the "
-            "disk, then start this broker again"
+            f"cannot write log directory {folders}: see above. Repair the disk, then start this "
+            "broker again"
         )

@@ -6,7 +6,7 @@ same broker over a network, a disk and a clock of its own.
 
 import asyncio
 import os
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -21,7 +21,12 @@ from quorate.broker.config.controller import (
     AUDIT_LOG_ROLL_DAYS,
 )
 from quorate.broker.config.grpc_listeners import REPLICATION_PORT
-from quorate.broker.config.log import LOG_DIR, LOG_FLUSH, LOG_RESERVE_BYTES, LOG_SEGMENT_BYTES
+from quorate.broker.config.log import (
+    LOG_FLUSH,
+    LOG_RESERVE_BYTES,
+    LOG_SEGMENT_BYTES,
+    log_folders,
+)
 from quorate.broker.config.node import BROKER_ID, BROKER_SESSION_TIMEOUT_MS
 from quorate.broker.config.producers import PRODUCER_ID_EXPIRATION_MS
 from quorate.broker.config.spec import quorum_addresses
@@ -29,7 +34,8 @@ from quorate.broker.config.topics import MESSAGE_MAX_BYTES
 from quorate.broker.control.ports import Quorum
 from quorate.broker.kafka.server import KafkaServer
 from quorate.broker.kafka.services import KafkaServices
-from quorate.broker.log.log_manager import LogCallbacks, LogManager
+from quorate.broker.log.directories.log_directories import LogDirectories
+from quorate.broker.log.directories.opening import open_log_directories
 from quorate.broker.log.options import LogOptions
 from quorate.broker.log.recovery.folder_identity import require_identity
 from quorate.broker.log.writing.log_writer import LogManagerEvents
@@ -116,7 +122,7 @@ class BrokerEnvironment(Protocol):
 
     async def open_store(
         self, cleanup: AsyncExitStack, events: LogManagerEvents, incarnation_id: bytes
-    ) -> LogManager:
+    ) -> LogDirectories:
         """Open the log store, once the cluster is known; ``cleanup`` closes it again.
 
         The store reports to ``events``, and remembers the incarnation of this process.
@@ -200,7 +206,7 @@ class ProcessEnvironment:
         if not name:
             return keep_no_entries
         audit_log = AuditLog(
-            Path(self._config[LOG_DIR]) / name,
+            log_folders(self._config)[0] / name,
             AuditLimits(
                 self._config[AUDIT_LOG_ROLL_BYTES],
                 self._config[AUDIT_LOG_ROLL_DAYS],
@@ -212,12 +218,14 @@ class ProcessEnvironment:
 
     async def open_store(
         self, cleanup: AsyncExitStack, events: LogManagerEvents, incarnation_id: bytes
-    ) -> LogManager:
+    ) -> LogDirectories:
         config = self._config
-        folder = Path(config[LOG_DIR])
         cluster_id = self.quorum.cluster_id
-        claim = (folder, "broker", self._broker_id, cluster_id, require_identity)
-        cleanup.enter_context(claimed_data_folder(*claim))
+
+        def claim(folder: Path) -> AbstractContextManager[bytes]:
+            owner = ("broker", self._broker_id, cluster_id)
+            return claimed_data_folder(folder, *owner, require_identity)
+
         options = LogOptions(
             flush="os" if config[LOG_FLUSH] == "os" else "sync",
             segment_bytes=config[LOG_SEGMENT_BYTES],
@@ -226,6 +234,7 @@ class ProcessEnvironment:
             producer_expiration_ms=config[PRODUCER_ID_EXPIRATION_MS],
             incarnation_id=incarnation_id,
         )
-        store = await LogManager.open(folder, options, LogCallbacks.to(events))
+        folders = log_folders(config)
+        store = await open_log_directories(folders, claim, options, events, cleanup)
         cleanup.push_async_callback(store.close)
         return store

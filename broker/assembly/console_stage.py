@@ -15,7 +15,7 @@ from quorate.broker.config.http_listeners import (
     CONSOLE_LISTENER,
     http_address,
 )
-from quorate.broker.config.log import LOG_DIR
+from quorate.broker.config.log import log_folders
 from quorate.broker.console.asking.cluster_requests import ClusterRequests
 from quorate.broker.console.asking.local_requests import LocalRequests
 from quorate.broker.console.asking.offsets import LATEST, list_offsets
@@ -76,7 +76,7 @@ class ConsoleStage:
                 groups=services.coordinators.groups,
                 clients=services.kafka.figures,
                 turns=shared.turns,
-                log_dir=Path(shared.config[LOG_DIR]),
+                log_dir=log_folders(shared.config)[0],
                 ends_of=self._ends_of,
                 troubles=troubles,
                 now_ms=shared.environment.now_ms,
@@ -94,7 +94,7 @@ class ConsoleStage:
 
     def _audit_log(self) -> Path | None:
         name = self._shared.config[AUDIT_LOG_FILE]
-        return Path(self._shared.config[LOG_DIR]) / name if name else None
+        return log_folders(self._shared.config)[0] / name if name else None
 
     def _alerts(self) -> list[str]:
         controller = self._shared.active_controller.active

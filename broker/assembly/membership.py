@@ -65,7 +65,7 @@ async def register(
         log_may_be_lost=replication.store.log_may_be_lost,
         lost_replicas=[
             LostReplica(topic_id=tip.topic_id, partition=tip.partition)
-            for tip in replication.log_directory_monitor.lost
+            for tip in replication.log_directory_monitor.declared_lost()
         ],
         inter_broker_protocol_max=shared.config[INTER_BROKER_PROTOCOL_VERSION],
     )

@@ -12,7 +12,7 @@ from quorate.broker.config.replication import (
 )
 from quorate.broker.config.retention import LOG_RETENTION_CHECK_INTERVAL_MS
 from quorate.broker.coordinator.transactions.partition_verifier import PartitionVerifier
-from quorate.broker.log.log_manager import LogManager
+from quorate.broker.log.directories.log_directories import LogDirectories
 from quorate.broker.log.writing.log_writer import LogManagerEvents
 from quorate.broker.replication.hosting.replication_throttle import ReplicationThrottles
 from quorate.broker.replication.log_directory_monitor import LogDirectoryMonitor
@@ -24,7 +24,7 @@ from quorate.metadata_log.image import Changes, Image
 class ReplicationStage:
     """The replicas of this broker, over an open log manager. None leads or follows yet (C10)."""
 
-    store: LogManager
+    store: LogDirectories
     replicas: ReplicaManager
     log_events: LogManagerEvents
     log_directory_monitor: LogDirectoryMonitor
@@ -56,7 +56,7 @@ class ReplicationStage:
         self.replicas.configs_changed(topics_of(changes.configs))
 
 
-def _replica_manager(shared: SharedParts, store: LogManager) -> ReplicaManager:
+def _replica_manager(shared: SharedParts, store: LogDirectories) -> ReplicaManager:
     config = shared.config
     verifier = PartitionVerifier(
         identity=shared.identity,

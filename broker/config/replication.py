@@ -48,6 +48,15 @@ LEADER_REPLICATION_THROTTLED_RATE: Final = ConfigKey(
     doc="How many bytes per second this broker sends for throttled replicas that are not in sync.",
     update=Update.CLUSTER_WIDE,
 )
+REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND: Final = ConfigKey(
+    name="replica.alter.log.dirs.io.max.bytes.per.second",
+    type=int,
+    default=2**63 - 1,
+    at_least=0,
+    doc="How many bytes per second this broker copies for moves of replicas between its log "
+    "folders. What is left of a replica at the end is copied at once.",
+    update=Update.CLUSTER_WIDE,
+)
 FOLLOWER_REPLICATION_THROTTLED_RATE: Final = ConfigKey(
     name="follower.replication.throttled.rate",
     type=int,

@@ -31,6 +31,14 @@ class ReplicaTroubles(NamedTuple):
 
     is_full: bool
     damaged: Sequence[TopicIdPartition]
+    """The replicas in an ISR that cannot do what it relies on: damaged, offline, or on a full disk
+    while other disks of the broker have room."""
+    offline_directories: Sequence[str] = ()
+
+    @property
+    def are_there(self) -> bool:
+        """Whether the controller must hear of them again and again."""
+        return bool(self.is_full or self.damaged or self.offline_directories)
 
 
 class TroubleSource(Protocol):
@@ -84,7 +92,7 @@ class ReplicaReporter:
                 pass
             self._troubles.changed.clear()
             trouble = self._troubles.current()
-            is_in_trouble = trouble.is_full or bool(trouble.damaged)
+            is_in_trouble = trouble.are_there
             pause_ms = None
             if is_in_trouble or was_in_trouble:
                 was_told = await self._report(trouble)
@@ -105,6 +113,7 @@ class ReplicaReporter:
                 control_pb2.DamagedReplica(topic_id=tip.topic_id, partition=tip.partition)
                 for tip in trouble.damaged
             ],
+            offline_directories=trouble.offline_directories,
         )
         answer = await self._controller.report_replicas(request, TIMEOUT_MS / 1000)
         if answer is None:
@@ -116,10 +125,12 @@ class ReplicaReporter:
         return True
 
     def _say(self, trouble: ReplicaTroubles, remaining: int) -> None:
-        what = "a full disk" if trouble.is_full else f"{len(trouble.damaged)} damaged logs"
+        what = "a full disk" if trouble.is_full else f"{len(trouble.damaged)} unfit replicas"
+        if trouble.offline_directories:
+            what += f" and {len(trouble.offline_directories)} offline log directories"
         said = (
             f"the controller knows of {what}; {remaining} partitions have nobody else in their ISR"
-            if trouble.is_full or trouble.damaged
+            if trouble.are_there
             else "the controller knows that the replicas here are of use again"
         )
         if said != self._said:

@@ -129,7 +129,7 @@ class BrokerChanges:
             )
             if not operations:
                 break
-            what = "is full" if request.is_full else "has damaged logs"
+            what = "is full" if request.is_full else "has unfit replicas"
             log.warning("broker %d %s: %d ISRs go on without it", sender, what, len(operations))
             results = await self._writer.commit(operations)
             settled.update(_changed(operations, results))

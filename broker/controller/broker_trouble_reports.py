@@ -19,6 +19,7 @@ class _Report(NamedTuple):
     until_ms: int
     is_full: bool
     damaged: tuple[tuple[TopicId, int], ...]
+    offline_directories: tuple[str, ...]
 
 
 class BrokerTroubleReports:
@@ -30,12 +31,16 @@ class BrokerTroubleReports:
     def record(self, request: control_pb2.ReportReplicasRequest, now_ms: int) -> None:
         """Record that a broker is in trouble, or no longer."""
         broker_id = BrokerId(request.broker_id)
-        if not request.is_full and not request.damaged:
+        if not (request.is_full or request.damaged or request.offline_directories):
             self._reports.pop(broker_id, None)
             return
         damaged = tuple((TopicId(one.topic_id), one.partition) for one in request.damaged)
         self._reports[broker_id] = _Report(
-            BrokerEpoch(request.broker_epoch), now_ms + BELIEVED_MS, request.is_full, damaged
+            BrokerEpoch(request.broker_epoch),
+            now_ms + BELIEVED_MS,
+            request.is_full,
+            damaged,
+            tuple(request.offline_directories[:_NAMED_MAX]),
         )
 
     def full(self, now_ms: int) -> list[tuple[BrokerId, BrokerEpoch]]:
@@ -58,8 +63,15 @@ class BrokerTroubleReports:
                     f"broker {broker_id}: the disk of its log directory is full: it serves reads "
                     "and refuses batches; make room there, or move partitions away"
                 )
+            if report.offline_directories:
+                found.append(
+                    f"broker {broker_id}: the log directories "
+                    f"{', '.join(report.offline_directories)} are offline, and the replicas in "
+                    "them: others lead where they can; repair or replace the disks, then restart "
+                    "that broker"
+                )
             there = [(names[topic], number) for topic, number in report.damaged if topic in names]
-            if there:
+            if there and not report.offline_directories:
                 more = f" and {len(there) - _NAMED_MAX} more" if len(there) > _NAMED_MAX else ""
                 listed = ", ".join(f"{name}-{number}" for name, number in there[:_NAMED_MAX])
                 found.append(

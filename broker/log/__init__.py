@@ -4,6 +4,7 @@ The rooms, from the top down; each imports only those below it (the contract ``l
 import-linter):
 
     cleaning        the log cleaner and its process, which compacts one log at a time
+    directories     LogDirectories: all log folders of a broker, and what to do without one of them
     log_manager     LogManager: opens and closes a folder, knows which logs there are
     recovery        determines what a folder holds when it opens; examines and repairs damage
     rewriting       replaces batches, and copies live ones out of mostly dead segments
@@ -18,6 +19,7 @@ import-linter):
     options         the options of a store, and the results that its logs return
 """
 
+from quorate.broker.log.directories.log_directories import LogDirectories
 from quorate.broker.log.log_manager import LogCallbacks, LogManager
 from quorate.broker.log.options import ColdRead, LogAppendInfo, LogOptions, LogRead, Records
 from quorate.broker.log.partition_log import PartitionLog
@@ -32,6 +34,7 @@ __all__ = [
     "LeaderEpochCache",
     "LogAppendInfo",
     "LogCallbacks",
+    "LogDirectories",
     "LogManager",
     "LogOptions",
     "LogRead",

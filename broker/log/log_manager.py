@@ -9,11 +9,15 @@ for durability.
 import asyncio
 import logging
 import time
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
+from quorate.broker.common.errors import KafkaError
 from quorate.broker.log.checkpoints.log_checkpoints import LogCheckpoints
 from quorate.broker.log.checkpoints.partition_row import PartitionRow
 from quorate.broker.log.checkpoints.table_rows import StoreRun
@@ -42,6 +46,7 @@ from quorate.broker.log.writing.log_writer import (
 )
 from quorate.common.invariants import BrokenInvariant
 from quorate.common.types import TopicIdPartition
+from quorate_proto.v1 import errors_pb2
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +110,10 @@ class LogManager:
         self._table = recovered.table
         self._next_number = recovered.next_number
         self._logs: dict[TopicIdPartition, PartitionLog] = {}
+        self._futures: dict[TopicIdPartition, PartitionLog] = {}
+        """The copies that moves to this folder make (KIP-113)."""
+        self._superseded: set[TopicIdPartition] = set()
+        """The logs that another folder of the broker has, too, and that count there."""
         table, active = recovered.table, recovered.active
         self._journal = Journal(
             options, table, housekeeping, create_segment, active, recovered.following
@@ -135,8 +144,14 @@ class LogManager:
             high_watermark = self._checkpoints.high_watermarks.get(number)
             self._add(found.row, found.state(high_watermark, self._checkpoints.cleaned.get(number)))
         self._rewriter = Rewriter(self.writer)
+        with_futures: ChainMap[TopicIdPartition, PartitionLog]
+        with_futures = ChainMap(self._logs, self._futures)
         self.relocator = Relocator(
-            self._logs, self.writer, self._rewriter, self.reads, housekeeping.reading
+            with_futures,
+            self.writer,
+            self._rewriter,
+            self.reads,
+            housekeeping.reading,
         )
         self.segments.keep_until_durable(
             active,
@@ -206,6 +221,11 @@ class LogManager:
         one."""
         return self._checkpoints.high_watermarks.mark
 
+    @property
+    def next_mark(self) -> int:
+        """A mark that is higher than any that the folder has, or is about to have."""
+        return max(self.mark, self._checkpoints.high_watermarks.least_mark) + 1
+
     def create(self, tip: TopicIdPartition, topic: str, *, assigned_at: int = 0) -> PartitionLog:
         """Return the log of ``tip``. It is created empty if there is none.
 
@@ -226,6 +246,71 @@ class LogManager:
         self.writer.submit_creation(row)
         return self._add(row, empty_log(row))
 
+    @property
+    def futures(self) -> Mapping[TopicIdPartition, PartitionLog]:
+        """The copies that moves to this folder make, by topic id and partition (KIP-113)."""
+        return self._futures
+
+    def create_future(self, source: PartitionLog) -> PartitionLog:
+        """Return a new and empty log that is to take the place of ``source``, which is in another
+        folder.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        self.writer.check_writable()
+        row = replace(source.row, placement=source.placement + 1, is_future=True)
+        row = replace(row, number=self._next_number)
+        self._next_number += 1
+        self.writer.submit_creation(row)
+        return self._add(row, empty_log(row))
+
+    async def promote(self, future: PartitionLog) -> None:
+        """Have the copy count as the log from now on, with all that was appended to it. It is
+        durable on return.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        await self.writer.settle()
+        await self._replace_row(future, future.placement)
+        self._logs[future.tip] = self._futures.pop(future.tip)
+
+    async def outrank(self, partition_log: PartitionLog, placement: int) -> None:
+        """Have a log count for more than a copy of this placement, whether or not that one was
+        promoted. It is durable on return.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        await self._replace_row(partition_log, placement + 1)
+        partition_log.placement = placement + 1
+
+    async def _replace_row(self, partition_log: PartitionLog, placement: int) -> None:
+        row = replace(partition_log.row, placement=placement)
+        try:
+            await self._in_background(partial(self._table.replace_partition, row))
+        except Exception as error:
+            if not self._reserve.explains(error):
+                self.writer.fail(error)
+            message = f"cannot write the row of {partition_log!r}: {error}"
+            raise KafkaError(errors_pb2.KAFKA_STORAGE_ERROR, message) from error
+
+    async def delete_future(self, future: PartitionLog) -> None:
+        """Delete the copy of a move that does not take place.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        if self._futures.get(future.tip) is future:
+            await self._delete([self._futures.pop(future.tip)])
+
+    def forget(self, tips: Iterable[TopicIdPartition]) -> None:
+        """Leave the logs of ``tips`` out from now on, though they stay on a disk that has failed.
+        When the folder comes back, the quorum proves whether they were deleted."""
+        for tip in tips:
+            self._logs.pop(tip).note_deleted()
+
     async def delete(self, *tips: TopicIdPartition) -> None:
         """Delete the logs of ``tips`` that exist, durably and in one step (C5, C8).
 
@@ -236,15 +321,24 @@ class LogManager:
         if not found:
             return
         self.writer.check_works()
-        forgotten: list[tuple[Segment, int, int]] = []
         for each in found:
             del self._logs[each.tip]
+        await self._delete(found)
+
+    async def _delete(self, found: Sequence[PartitionLog]) -> None:
+        forgotten: list[tuple[Segment, int, int]] = []
+        for each in found:
             self._checkpoints.forget(each.number)
             forgotten += each.note_deleted()
         await self.writer.delete([each.number for each in found], forgotten)
 
-    def checkpoint_high_watermarks(self, offsets: Mapping[TopicIdPartition, int]) -> None:
-        """Store high watermarks for the next start. They are written soon, in the background."""
+    def checkpoint_high_watermarks(
+        self, offsets: Mapping[TopicIdPartition, int], least_mark: int = 0
+    ) -> None:
+        """Store high watermarks for the next start. They are written soon, in the background, and
+        raise the mark of the folder to ``least_mark`` at least."""
+        checkpoint = self._checkpoints.high_watermarks
+        checkpoint.least_mark = max(checkpoint.least_mark, least_mark)
         known: dict[int, int] = {}
         for tip, offset in offsets.items():
             found = self._logs.get(tip)
@@ -308,10 +402,17 @@ class LogManager:
             self.log_may_be_lost = False
             ahead.submit(self._table.record_loss, unhandled=False)
 
+    def supersede(self, tip: TopicIdPartition) -> None:
+        """Serve the log of ``tip`` no more, because another folder has a newer one. It is kept for
+        the operator, as a stray (rule 7)."""
+        del self._logs[tip]
+        self._superseded.add(tip)
+
     def note_strays(self, tips: Iterable[TopicIdPartition]) -> None:
         """Record the partitions that the quorum does not know, for the tools (rule 7). They are
         written soon, in the background, and found again by the next start."""
-        before, self.history = self.history, self.history.with_strays(tips)
+        strays_here = [*tips, *self._superseded]
+        before, self.history = self.history, self.history.with_strays(strays_here)
         if self.history.strays == before.strays or self.failure is not None:
             return
         strays = self.history.strays
@@ -329,11 +430,14 @@ class LogManager:
     async def _ahead(self, write: Callable[[], object]) -> None:
         """Write to the table in the background. A full disk refuses it, and that is all."""
         try:
-            await asyncio.get_running_loop().run_in_executor(self.housekeeping.ahead, write)
+            await self._in_background(write)
         except Exception as error:
             if not self._reserve.explains(error):
                 raise
             log.warning("log directory %s: %s", self.directory, self.writer.space.message())
+
+    async def _in_background(self, write: Callable[[], object]) -> None:
+        await asyncio.get_running_loop().run_in_executor(self.housekeeping.ahead, write)
 
     async def expire_producers(self, now_ms: int) -> None:
         """Forget the producers that have been idle for long. ``now_ms`` is as for
@@ -359,7 +463,7 @@ class LogManager:
 
     def _add(self, row: PartitionRow, state: LogState) -> PartitionLog:
         added = PartitionLog(row, state, self.reads, self.writer, self._options.max_batch_bytes)
-        self._logs[added.tip] = added
+        (self._futures if row.is_future else self._logs)[added.tip] = added
         self.writer.attach(added)
         return added
 

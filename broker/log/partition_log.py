@@ -7,6 +7,7 @@ order, so a reader never sees a truncated batch.
 """
 
 import asyncio
+from pathlib import Path
 from typing import Final
 
 from quorate.broker.common.errors import KafkaError
@@ -67,6 +68,35 @@ class PartitionLog(StoredLog):
         self.storing = AS_SENT
         """The configuration that determines how produced batches are stored."""
         self._writer = writer
+
+    @property
+    def row(self) -> PartitionRow:
+        """The row of the log in the table of its folder, as one that counts has it."""
+        tip = self.tip
+        return PartitionRow(
+            self.number,
+            tip.topic_id,
+            tip.partition,
+            self.topic,
+            self.log_start_offset,
+            self.assigned_at,
+            self.placement,
+        )
+
+    @property
+    def directory(self) -> Path:
+        """The folder that holds the log."""
+        return self._writer.directory
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether the disk of its folder has failed: the log takes nothing more."""
+        return self._writer.failure is not None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the disk of its folder is full: appends are refused, and reads go on."""
+        return self._writer.space.is_full
 
     def append_as_leader(
         self,

@@ -1,15 +1,14 @@
 """Metrics of the partitions that a broker holds, and of its log directory."""
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Final
 
-from quorate.broker.log import LogManager
-from quorate.broker.log.writing.disk_space import DiskUsage
+from quorate.broker.log import LogDirectories
+from quorate.broker.log.writing.disk_space import disk_usages
 from quorate.broker.replication.hosting.hosted_partition import HostedPartition
 from quorate.broker.replication.hosting.partition_table import PartitionTable
 from quorate.broker.replication.hosting.traffic import ReplicaTraffic
-from quorate.common.metrics.family import Family, MetricKind, Sample
+from quorate.common.metrics.family import Family, MetricKind, Sample, total
 
 _REPLICAS: Final = "ReplicaManager"
 _TOPICS: Final = "BrokerTopicMetrics"
@@ -137,7 +136,7 @@ SEGMENTS: Final = Family(
     MetricKind.GAUGE,
     "LogManager",
     "SegmentCount",
-    "Segment files in the log directory.",
+    "Segment files in the log directories.",
 )
 STORED: Final = Family(
     "quorate_log_stored_bytes",
@@ -167,12 +166,24 @@ PENDING: Final = Family(
     "PendingBytes",
     "Bytes appended and not yet written.",
 )
+DIRECTORIES: Final = Family(
+    "quorate_log_directories",
+    MetricKind.GAUGE,
+    "LogManager",
+    "LogDirectoryCount",
+    "Log directories of the broker (log.dirs), those that are offline included.",
+)
+OFFLINE: Final = _replicas(
+    "offline_replicas",
+    "OfflineReplicaCount",
+    "Replicas of this broker in log directories that are offline.",
+)
 LOG_FAILED: Final = Family(
     "quorate_log_directory_offline",
     MetricKind.GAUGE,
     "LogManager",
     "OfflineLogDirectoryCount",
-    "1 once the log directory has failed and takes nothing more.",
+    "Log directories that have failed or could not be opened: their replicas are offline.",
 )
 
 LOG_FULL: Final = Family(
@@ -180,21 +191,21 @@ LOG_FULL: Final = Family(
     MetricKind.GAUGE,
     "LogManager",
     "FullLogDirectoryCount",
-    "1 while the disk of the log directory is full: batches are refused, reads go on.",
+    "Log directories whose disk is full: batches are refused there, reads go on.",
 )
 DISK_TOTAL: Final = Family(
     "quorate_log_disk_total_bytes",
     MetricKind.GAUGE,
     "LogManager",
     "DiskTotalBytes",
-    "Size of the file system that holds the log directory.",
+    "Size of the file systems that hold the log directories.",
 )
 DISK_FREE: Final = Family(
     "quorate_log_disk_free_bytes",
     MetricKind.GAUGE,
     "LogManager",
     "DiskFreeBytes",
-    "Bytes of that file system that the broker may still use.",
+    "Bytes of these file systems that the broker may still use.",
 )
 
 
@@ -203,28 +214,30 @@ def replica_samples(table: PartitionTable) -> Iterator[Sample]:
     yield from _counted(table)
     yield from _traffic(table.traffic)
     for hosted in tuple(table):
-        yield from _of_partition(hosted)
+        if not hosted.log.is_offline:
+            yield from _of_partition(hosted)
 
 
-def store_samples(store: LogManager) -> Iterator[Sample]:
-    """Yield all samples of the log directory."""
-    yield Sample(COMMIT_TIMES, store.writer.commit_times.distribution)
-    yield Sample(SEGMENTS, len(store.segments.by_id))
-    yield Sample(
-        STORED, sum(segment.stored_bytes for segment in tuple(store.segments.by_id.values()))
-    )
-    yield Sample(DELETED, store.writer.deleted_bytes)
-    yield Sample(RELOCATED, store.relocator.copied_bytes)
-    yield Sample(PENDING, store.writer.pending_bytes)
-    yield Sample(STRAYS, len(store.history.strays))
-    yield Sample(LOST, len(store.history.lost))
-    yield Sample(LOG_FAILED, float(store.failure is not None))
-    yield Sample(LOG_FULL, float(store.is_full))
-    # A disk that has failed may not tell, and says so in LOG_FAILED.
-    with suppress(OSError):
-        disk = DiskUsage.of(store.directory)
-        yield Sample(DISK_TOTAL, disk.total_bytes)
-        yield Sample(DISK_FREE, disk.free_bytes)
+def store_samples(store: LogDirectories) -> Iterator[Sample]:
+    """Yield all samples of the log directories, each as one sum."""
+    stores = store.stores
+    segments = [segment for one in stores for segment in tuple(one.segments.by_id.values())]
+    yield Sample(COMMIT_TIMES, total(one.writer.commit_times.distribution for one in stores))
+    yield Sample(SEGMENTS, len(segments))
+    yield Sample(STORED, sum(segment.stored_bytes for segment in segments))
+    yield Sample(DELETED, sum(one.writer.deleted_bytes for one in stores))
+    yield Sample(RELOCATED, sum(one.relocator.copied_bytes for one in stores))
+    yield Sample(PENDING, sum(one.writer.pending_bytes for one in stores))
+    yield Sample(STRAYS, store.stray_count)
+    yield Sample(LOST, len(store.lost))
+    yield Sample(DIRECTORIES, len(store.directories))
+    yield Sample(LOG_FAILED, len(store.offline_directories))
+    yield Sample(LOG_FULL, sum(one.is_full for one in stores))
+    yield Sample(OFFLINE, sum(log.is_offline for log in store.logs.values()) + len(store.withheld))
+    disks = disk_usages(one.directory for one in stores)
+    if disks:
+        yield Sample(DISK_TOTAL, sum(disk.total_bytes for disk in disks))
+        yield Sample(DISK_FREE, sum(disk.free_bytes for disk in disks))
 
 
 def _counted(table: PartitionTable) -> Iterator[Sample]:

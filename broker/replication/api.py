@@ -3,6 +3,7 @@
 import enum
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Protocol
 
 import msgspec
@@ -213,11 +214,15 @@ class DeleteOutcome:
 
 @dataclass(frozen=True, slots=True)
 class LogSize:
-    """The bytes of a partition's log here, and how far it is behind what is committed."""
+    """The bytes of a partition's log here, how far it is behind what is committed, and the folder
+    that it is in."""
 
     tp: TopicPartition
     size_bytes: int
     offset_lag: int
+    directory: Path
+    is_future: bool = False
+    """Whether it is the copy that a move of the replica makes, see ``replication.moving``."""
 
 
 @dataclass(frozen=True, slots=True)

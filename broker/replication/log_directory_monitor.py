@@ -7,17 +7,25 @@ from typing import Final
 
 from quorate.broker.common.broker_identity import BrokerIdentity
 from quorate.broker.control.replica_reporter import ReplicaTroubles
+from quorate.broker.log.directories.known_folders import Absence
+from quorate.broker.log.log_manager import LogManager
 from quorate.broker.log.segments.damage import DamagedBatch
 from quorate.broker.log.stored.stored_log import StoredLog
 from quorate.broker.log.writing.log_writer import LogManagerListener
 from quorate.broker.metadata.metadata_follower import MetadataFollower
 from quorate.broker.replication.hosting.hosted_record import HostedRecord
-from quorate.broker.replication.hosting.lost_replicas import Loss, lost_replicas
+from quorate.broker.replication.hosting.lost_replicas import (
+    Loss,
+    lost_replicas,
+    withheld_replicas,
+)
 from quorate.broker.replication.hosting.stale_folder import why_stale
 from quorate.broker.replication.manager import ReplicaManager
+from quorate.common.background_tasks import BackgroundTasks
 from quorate.common.invariants import BrokenInvariant
-from quorate.common.types import TopicId, TopicIdPartition
-from quorate.metadata_log.image import Changes, Image
+from quorate.common.types import BrokerEpoch, TopicIdPartition
+from quorate.metadata_log.image import BrokerHistory, Changes, Image
+from quorate.metadata_log.rules.broker_history import LOST_REPLICAS_MAX
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +61,7 @@ class LogDirectoryMonitor(LogManagerListener):
         """The lost replicas of this broker until a controller has removed them from their ISRs. It
         is empty if the whole log may be lost."""
         self._hosted = HostedRecord(identity.broker_id, self._store, follower)
+        self._tasks = BackgroundTasks()
         self._recording: asyncio.Task[None] | None = None
         self._adopting: asyncio.Task[None] | None = None
 
@@ -62,31 +71,35 @@ class LogDirectoryMonitor(LogManagerListener):
         What is lost is noted durably first: only then a missing log is created (rule 8).
         """
         await self._examine(image)
-        if self._store.log_may_be_lost or self.lost:
+        if self.lost or any(folder.log_may_be_lost for folder in self._store.stores):
             self._follower.subscribe(self._note_admission, "brokers")
         await self._host(image)
         self._recording = asyncio.create_task(self._hosted.run(), name="hosted-record")
 
     async def _examine(self, image: Image) -> None:
-        """Find out whether the folder is an old one, or which replicas in it are lost."""
+        """Find out whether a folder is an old one, which replicas are lost, and which are in a
+        folder that is not there."""
         store, own = self._store, self._identity.broker_id
-        known = image.histories.get(own)
-        stale = why_stale(known, store.history.incarnations, store.mark, image.restored_offset)
-        if stale is not None and not store.log_may_be_lost:
-            log.error(STALE, store.directory, stale)
-            await store.declare_loss()
+        for folder in store.stores:
+            await self._compare(folder, image)
+        if store.missing:
+            store.withheld = withheld_replicas(
+                image, own, store.logs, hosted_through=store.hosted_through
+            )
+        await store.note_absences(self._known_now())
         if store.log_may_be_lost:
             return
-        declared = frozenset(
-            TopicIdPartition(TopicId(topic_id), number) for topic_id, number in store.history.lost
-        )
-        self.lost = lost_replicas(
+        declared = store.lost
+        doubtful = {tip for folder in store.stores if folder.log_may_be_lost for tip in folder.logs}
+        lost = lost_replicas(
             image,
             own,
             store.logs,
-            hosted_through=store.history.hosted_through,
+            hosted_through=store.hosted_through,
             declared=declared,
+            doubtful=doubtful,
         )
+        self.lost = {tip: why for tip, why in lost.items() if tip not in store.withheld}
         for tip, loss in self.lost.items():
             log.error(LOST, image.topic_names.get(tip.topic_id), tip.partition, loss.value)
         if declared != self.lost.keys():
@@ -96,6 +109,30 @@ class LogDirectoryMonitor(LogManagerListener):
             {each.tip: each.checkpointed_high_watermark for each in short}
         )
 
+    async def _compare(self, folder: LogManager, image: Image) -> None:
+        """Have a folder that is an old copy declare its logs lost. One that was absent is compared
+        with what the quorum knew when it was used last."""
+        history = image.histories.get(self._identity.broker_id)
+        absence = self._store.absence_of(folder)
+        if absence is not None:
+            history = BrokerHistory(
+                absence.incarnation_id, BrokerEpoch(absence.epoch), absence.mark
+            )
+        known = folder.history.incarnations
+        stale = why_stale(history, known, folder.mark, image.restored_offset)
+        if stale is not None and not folder.log_may_be_lost:
+            log.error(STALE, folder.directory, stale)
+            await folder.declare_loss()
+
+    def _known_now(self) -> Absence:
+        """Return what the quorum knows of this broker and its folders."""
+        history = self._follower.image.histories.get(self._identity.broker_id)
+        return (
+            Absence(b"", 0, 0)
+            if history is None
+            else Absence(history.incarnation_id, history.epoch, history.mark)
+        )
+
     async def _host(self, image: Image) -> None:
         await self._replicas.adopt_image(
             image, log_may_be_lost=self._store.log_may_be_lost, lost=self.lost.keys()
@@ -103,10 +140,37 @@ class LogDirectoryMonitor(LogManagerListener):
 
     def current(self) -> ReplicaTroubles:
         """Return which of the replicas here no ISR should rely on."""
-        return ReplicaTroubles(self._store.is_full, self._replicas.damaged())
+        is_full, damaged = self._store.is_full, self._replicas.damaged()
+        offline = [str(folder) for folder in self._store.offline_directories]
+        if not is_full and (offline or self._store.is_any_full):
+            damaged += [tip for tip in self._replicas.unfit() if self._is_in_isr(tip)]
+        return ReplicaTroubles(is_full, damaged, offline)
+
+    def declared_lost(self) -> list[TopicIdPartition]:
+        """Return the replicas that no ISR may rely on from the registration on.
+
+        A replica whose folder is not there is among them only where its ISR has other members: an
+        operator would have to accept the loss of the last one, which comes back with its folder.
+        """
+        withheld = [tip for tip in self._store.withheld if self._is_in_isr(tip, among_others=True)]
+        lost = [*self.lost, *withheld]
+        return lost if len(lost) <= LOST_REPLICAS_MAX else list(self.lost)
+
+    def _is_in_isr(self, tip: TopicIdPartition, *, among_others: bool = False) -> bool:
+        """Return whether the ISR has this broker, and others if ``among_others`` is true.
+
+        A report of a replica that is out of its ISR would give it a new leader epoch each time.
+        """
+        image = self._follower.image
+        topic = image.topic_by_id(tip.topic_id)
+        if topic is None or tip.partition >= image.kept(topic):
+            return False
+        isr = topic.partitions[tip.partition].isr
+        return self._identity.broker_id in isr and len(isr) > among_others
 
     async def close(self) -> None:
         """Adopt nothing more."""
+        await self._tasks.close()
         for task in (self._recording, self._adopting):
             if task is not None:
                 task.cancel()
@@ -118,6 +182,12 @@ class LogDirectoryMonitor(LogManagerListener):
         if has_room:
             adopting = self._host(self._follower.image)
             self._adopting = asyncio.create_task(adopting, name="adopt-with-room")
+
+    def on_directory_failed(self, error: Exception) -> None:
+        """Have the controller told of the replicas on the failed disk, and the failure recorded in
+        the other folders."""
+        self.changed.set()
+        self._tasks.start(self._store.note_absences(self._known_now()), "absent-folders")
 
     def on_damaged(self, damaged_log: StoredLog, damaged: DamagedBatch | BrokenInvariant) -> None:
         """Have the replica noted as damaged, and reported if it was whole so far."""

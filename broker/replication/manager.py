@@ -3,12 +3,13 @@
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from quorate.broker.common.broker_identity import BrokerIdentity
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.control.ports import Transactor
-from quorate.broker.log import LogManager
+from quorate.broker.log import LogDirectories
 from quorate.broker.log.cleaning.cleaner import CleanerWorker
 from quorate.broker.log.cleaning.cleaner_process import CleanerProcess
 from quorate.broker.log.segments.damage import DamagedBatch
@@ -45,6 +46,7 @@ from quorate.broker.replication.isr_manager import IsrManager, MetadataReader
 from quorate.broker.replication.maintenance.compaction_task import CompactionTask
 from quorate.broker.replication.maintenance.maintenance_scheduler import MaintenanceScheduler
 from quorate.broker.replication.maintenance.retention_task import RetentionTask
+from quorate.broker.replication.moving.replica_mover import ReplicaMover, fresh_image
 from quorate.broker.replication.serving.delete_records import RecordDeleter
 from quorate.broker.replication.serving.fetch import RecordReader
 from quorate.broker.replication.serving.produce import RecordAppender
@@ -90,7 +92,7 @@ class ReplicaManager(LogManagerListener):
     def __init__(
         self,
         identity: BrokerIdentity,
-        store: LogManager,
+        store: LogDirectories,
         options: ReplicationOptions,
         *,
         quorum: ReplicaQuorum,
@@ -134,6 +136,7 @@ class ReplicaManager(LogManagerListener):
             self._fetchers,
             assignments or AssignmentCheck(identity.broker_id, quorum, metadata),
         )
+        self._mover = ReplicaMover(self.table, self._commands, fresh_image(quorum, metadata))
         verification = None if verifier is None else TransactionVerification(verifier, limits)
         self._appender = RecordAppender(self.table, verification)
         self._reader = RecordReader(self.table)
@@ -159,6 +162,7 @@ class ReplicaManager(LogManagerListener):
         self._tasks.start(self._isr_manager.run(), "isr-writer")
         self._tasks.start(self._deposed_leaders.run(), "deposed-leaders")
         self._maintenance.start(self._tasks)
+        self._mover.resume()
 
     async def adopt_image(
         self,
@@ -188,6 +192,7 @@ class ReplicaManager(LogManagerListener):
 
     async def close(self) -> None:
         """Stop fetching and serving; waiting produces fail. The caller closes the log store."""
+        await self._mover.close()
         await self._commands.close()
         await self._appender.close()
         await self._fetchers.close()
@@ -217,6 +222,14 @@ class ReplicaManager(LogManagerListener):
         for hosted in self.table:
             hosted.fail_all(errors_pb2.KAFKA_STORAGE_ERROR, f"the log store failed: {error}")
 
+    def on_directory_failed(self, error: Exception) -> None:
+        """Stop the replicas on a disk that has failed; the others go on (KIP-112)."""
+        message = f"the disk of its log has failed: {error}"
+        here = [hosted for hosted in self.table if hosted.log.is_offline]
+        log.error("%d replicas here are offline, others go on: %s", len(here), error)
+        for hosted in here:
+            self.table.take_offline(hosted, message)
+
     def note_damage(self, damaged_log: StoredLog, damaged: DamagedBatch | BrokenInvariant) -> bool:
         """Remember a batch that cannot be read, or stop a replica that broke an invariant.
 
@@ -242,6 +255,12 @@ class ReplicaManager(LogManagerListener):
         """Return the replicas with damaged logs that were not told yet to fetch them again."""
         return [hosted.tip for hosted in self.table if hosted.awaits_repair]
 
+    def unfit(self) -> list[TopicIdPartition]:
+        """Return the replicas on disks that have failed or are full, and those whose folder is not
+        there, while other folders go on."""
+        here = [each.tip for each in self.table if each.log.is_offline or each.log.is_full]
+        return [*here, *self.table.store.withheld]
+
     def on_room(self, has_room: bool) -> None:
         """Tell leaders whether this broker can append; fail waiting produces on a full disk.
 
@@ -250,7 +269,8 @@ class ReplicaManager(LogManagerListener):
         self._fetchers.tell_positions()
         if not has_room:
             for hosted in self.table:
-                hosted.fail_all(errors_pb2.KAFKA_STORAGE_ERROR, "the disk of the log is full")
+                if hosted.log.is_full:
+                    hosted.fail_all(errors_pb2.KAFKA_STORAGE_ERROR, "the disk of the log is full")
 
     # -- clients ---------------------------------------------------------------------------------
 
@@ -337,16 +357,32 @@ class ReplicaManager(LogManagerListener):
         """Return the size of every log that this broker holds, or of those that are wanted."""
         named = None if wanted is None else map(self.table.named, wanted)
         for hosted in self.table if named is None else filter(None, named):
-            behind = hosted.replica.high_watermark - hosted.log.log_end_offset
-            yield LogSize(hosted.tp, hosted.log.size_bytes, max(0, behind))
+            partition_log = hosted.log
+            if partition_log.is_offline:
+                continue
+            behind = max(0, hosted.replica.high_watermark - partition_log.log_end_offset)
+            yield LogSize(hosted.tp, partition_log.size_bytes, behind, partition_log.directory)
+            future = self.table.store.future_of(hosted.tip)
+            if future is not None:
+                behind = max(0, partition_log.log_end_offset - future.log_end_offset)
+                yield LogSize(hosted.tp, future.size_bytes, behind, future.directory, True)
 
     def strays(self) -> Sequence[HostedPartition]:
         """Return the partitions that the quorum does not know, which an operator decides about."""
         return self._commands.strays()
 
-    def storage_is_troubled(self) -> bool:
-        """Return whether the disk is full or a log is damaged."""
-        return self.table.store.is_full or any(hosted.is_damaged for hosted in self.table)
+    def directories(self) -> list[Path]:
+        """Return the log folders of this broker, those that are offline included."""
+        return self.table.store.directories
+
+    async def move_replica(self, tp: TopicPartition, directory: Path) -> int:
+        """Begin to move a replica into another log folder (KIP-113). Return a Kafka error code."""
+        return await self._mover.move(tp, directory)
+
+    def troubled_directories(self) -> set[Path]:
+        """Return the log folders that are offline or full, or have a damaged log."""
+        damaged = {hosted.log.directory for hosted in self.table if hosted.is_damaged}
+        return damaged | self.table.store.troubled_directories
 
     # -- the controller --------------------------------------------------------------------------
 

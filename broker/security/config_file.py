@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from quorate.broker.config.grpc_listeners import check_grpc_security
+from quorate.broker.config.log import log_folders
 from quorate.broker.config.node import QUORUM_BOOTSTRAP_SERVERS
 from quorate.broker.config.spec import BROKER_SPEC, quorum_addresses
 from quorate.broker.security.http_security import check_http_listeners
@@ -24,6 +25,7 @@ def load_config(path: Path, overrides: Mapping[str, object]) -> Configuration:
     key = QUORUM_BOOTSTRAP_SERVERS.name
     voters = [parse_endpoint(key, address) for address in quorum_addresses(config)]
     check_security(BROKER_SECURITY, config, key, voters)
+    log_folders(config)
     check_listeners(config)
     check_http_listeners(config)
     metrics_listener(config[METRICS_LISTENER])

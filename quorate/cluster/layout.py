@@ -29,6 +29,7 @@ from quorate.cluster.cluster_ports import HOST, PortReservation
 from quorate.cluster.hosts import rack_of, refuse_uneven_hosts
 from quorate.cluster.http_ports import FIRST_PORT, with_own_ports
 from quorate.cluster.local_cluster_errors import LocalClusterError
+from quorate.cluster.log_folders import with_own_folders
 from quorate.cluster.settings import Settings
 from quorate.common.configuration import ConfigError, read_toml
 from quorate.common.files.private_files import make_private_folder
@@ -265,7 +266,7 @@ def _broker_node(
         **_console(console_port, settings),
         **({} if rack is None else {BROKER_RACK.name: rack}),
         **_security(BROKER_SECURITY, folder, Role.BROKER, broker),
-        **settings,
+        **with_own_folders(settings, folder / f"broker-{broker}"),
     }
     return Node("broker", broker, config, folder)
 
@@ -348,6 +349,7 @@ def with_settings(node: Node, settings: Settings) -> Node:
     if node.kind == "broker":
         with PortReservation() as ports:
             changed = with_own_ports(settings.broker, ports.claim_any, before=node.config)
+        changed = with_own_folders(changed, node.folder / f"broker-{node.id}")
     return Node(node.kind, node.id, {**node.config, **changed}, node.folder)
 
 

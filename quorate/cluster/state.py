@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from quorate.broker.config.log import LOG_DIR
+from quorate.broker.config.log import LOG_DIR, LOG_DIRS
 from quorate.cluster.layout import Node, NodeKind, write_atomically
 from quorate.cluster.state_file import STATE_NAME, read_state
 
@@ -52,7 +52,7 @@ def write_state(
                 "kafka": node.kafka_address,
                 "grpc": node.grpc_address,
                 "metrics": node.metrics_address,
-                "log_dir": node.config[LOG_DIR.name],
+                "log_dir": _first_log_folder(node),
                 **_console([node]),
             }
             for node in brokers
@@ -93,3 +93,8 @@ def remove_state(folder: Path) -> None:
     """Remove the files, which says that the cluster is down."""
     for name in (STATE_NAME, TARGETS_NAME):
         (folder / name).unlink(missing_ok=True)
+
+
+def _first_log_folder(node: Node) -> str:
+    folders = str(node.config.get(LOG_DIRS.name) or node.config[LOG_DIR.name])
+    return folders.split(",")[0]

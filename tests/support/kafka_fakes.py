@@ -159,6 +159,7 @@ class FakeReplicas(ReplicaManager):
         self.looked_at: list[TopicPartition] = []
         """The partitions that polls looked at, in order."""
         self.is_troubled = False
+        self.log_directories = [Path("/log")]
         self.near: list[Set[BrokerId] | None] = []
         """The brokers near the client of each fetch, in order."""
         self.preferred_read_replica = -1
@@ -329,12 +330,25 @@ class FakeReplicas(ReplicaManager):
         unknown = DeleteOutcome(errors_pb2.UNKNOWN_TOPIC_OR_PARTITION)
         return [self.deletions.get(want.tp, unknown) for want in wants]
 
-    def storage_is_troubled(self) -> bool:
-        return self.is_troubled
+    def directories(self) -> list[Path]:
+        return self.log_directories
+
+    async def move_replica(self, tp: TopicPartition, directory: Path) -> int:
+        if directory not in self.log_directories:
+            return errors_pb2.LOG_DIR_NOT_FOUND
+        return errors_pb2.NONE if tp in self.logs else errors_pb2.REPLICA_NOT_AVAILABLE
+
+    def troubled_directories(self) -> set[Path]:
+        return set(self.log_directories) if self.is_troubled else set()
 
     def log_sizes(self, wanted: Iterable[TopicPartition] | None = None) -> Iterator[LogSize]:
         return iter(
-            LogSize(tp, sum(len(batch.data) for batch in self.logs[tp].batches), 0)
+            LogSize(
+                tp,
+                sum(len(batch.data) for batch in self.logs[tp].batches),
+                0,
+                self.log_directories[0],
+            )
             for tp in (self.logs if wanted is None else wanted)
             if tp in self.logs
         )
@@ -805,6 +819,7 @@ def fake_broker(
     values.update({key.replace("_", "."): value for key, value in overrides.items()})
     metadata = FakeMetadata()
     replicas = FakeReplicas(metadata)
+    replicas.log_directories = [log_dir]
     forwarder = FakeForwarder(metadata)
     configs = FakeConfigs()
     tokens = FakeTokens()

@@ -6,6 +6,7 @@ producer hears of it, is up to the test.
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -24,9 +25,15 @@ from quorate.broker.quota.room_turns import RoomTurns
 from quorate.common.types import LeaderEpoch, TopicIdPartition
 from quorate_proto.v1 import errors_pb2
 
+DIRECTORY = Path("/memory")
+
 
 class MemoryLog:
     """One partition's batches as (base offset, last offset, bytes)."""
+
+    directory = DIRECTORY
+    is_offline = False
+    is_full = False
 
     def __init__(self, tip: TopicIdPartition, topic: str, assigned_at: int) -> None:
         self.reported: list[object] = []
@@ -184,12 +191,34 @@ class MemoryLogStore:
         self.deletions = 0
         self.checkpoints: dict[TopicIdPartition, int] = {}
         self.producer_checks: list[int] = []
-        self.is_full = False
         self.strays: set[TopicIdPartition] = set()
-        self.writer = self
+        self.withheld: frozenset[TopicIdPartition] = frozenset()
+        self.room = self
         self.is_crowded = False
         self.turns = RoomTurns(lambda: not self.is_crowded)
         self._on_flushed: Callable[[Sequence[MemoryLog]], None] = lambda _: None
+
+    @property
+    def is_full(self) -> bool:
+        return any(log.is_full for log in self.logs.values())
+
+    @is_full.setter
+    def is_full(self, is_full: bool) -> None:
+        for log in self.logs.values():
+            log.is_full = is_full
+
+    stores = ()
+
+    def future_of(self, tip: TopicIdPartition) -> None:
+        """No replica is moved: there is one folder."""
+
+    @property
+    def is_any_full(self) -> bool:
+        return self.is_full
+
+    @property
+    def troubled_directories(self) -> set[Path]:
+        return {DIRECTORY} if self.is_full else set()
 
     def tell(self, on_flushed: Callable[[Sequence[MemoryLog]], None]) -> None:
         """Call ``on_flushed`` with the logs that are flushed."""
@@ -211,8 +240,11 @@ class MemoryLogStore:
     async def expire_producers(self, now_ms: int) -> None:
         self.producer_checks.append(now_ms)
 
-    def segment_times(self) -> SegmentTimes:
-        return {}
+    def segment_times(self) -> Callable[[MemoryLog], SegmentTimes]:
+        return lambda log: {}
+
+    async def wait_for_turn(self) -> None:
+        await self.turns.wait()
 
     async def wait_for_room(self) -> None:
         """There is always room."""

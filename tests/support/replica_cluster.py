@@ -6,12 +6,20 @@ The quorum is ``LocalQuorum``; the controller is the test, through the verbs of 
 import asyncio
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Self
 
 import grpc.aio
 
-from quorate.broker.log import KEEP_ALL, LogCallbacks, LogManager, LogOptions, Retention
+from quorate.broker.log import (
+    KEEP_ALL,
+    LogCallbacks,
+    LogDirectories,
+    LogManager,
+    LogOptions,
+    Retention,
+)
 from quorate.broker.log.options import Flush
 from quorate.broker.log.writing.log_writer import LogManagerEvents
 from quorate.broker.metadata.metadata_cache import MetadataCache
@@ -60,6 +68,7 @@ from tests.support.acls import ALL_RIGHTS
 from tests.support.fixed_limits import FixedLimits
 from tests.support.identities import registered
 from tests.support.local_quorum import LocalQuorum, LocalQuorumClient
+from tests.support.log_folders import opened_folders
 from tests.support.metadata import topic_id_of
 from tests.support.record_batches import Record as KafkaRecord
 from tests.support.record_batches import encode_batch
@@ -111,7 +120,10 @@ class ReplicaNode:
         options: ReplicationOptions,
         flush: Flush,
         limits: FixedLimits,
+        disks: int,
     ) -> None:
+        self.disks = [folder / f"disk-{number}" for number in range(disks)]
+        self._opened = AsyncExitStack()
         self.broker_id = BrokerId(broker_id)
         self.folder = folder
         self.client: LocalQuorumClient = quorum.client(f"broker {broker_id}")
@@ -132,14 +144,19 @@ class ReplicaNode:
     async def start(self, incarnation: int) -> None:
         self._incarnation = incarnation
         events = LogManagerEvents()
-        self.store = await LogManager.open(
-            self.folder,
-            LogOptions(flush=self._flush, segment_bytes=4 << 20),
-            LogCallbacks.to(events),
-        )
+        if self.disks:
+            opening = opened_folders(self.disks, events)
+            directories = await self._opened.enter_async_context(opening)
+        else:
+            self.store = await LogManager.open(
+                self.folder,
+                LogOptions(flush=self._flush, segment_bytes=4 << 20),
+                LogCallbacks.to(events),
+            )
+            directories = LogDirectories.alone(self.store)
         self.manager = ReplicaManager(
             self.identity,
-            self.store,
+            directories,
             self._options,
             quorum=self.client,
             metadata=self.follower,
@@ -203,6 +220,7 @@ class ReplicaNode:
         await self.client.close()
         if self.store is not None:
             await self.store.close()
+        await self._opened.aclose()
 
     async def cut_off(self) -> None:
         """Stop the server, so that nobody can connect to it any more, and it sends nothing."""
@@ -269,8 +287,11 @@ class ReplicaCluster:
         lag_time_max_ms: int = 30_000,
         min_insync_replicas: int = 1,
         kept: Retention = KEEP_ALL,
+        disks: int = 0,
     ) -> None:
-        """``kept``: looked at ten times a second."""
+        """``kept``: looked at ten times a second. ``disks``: the log folders of each broker, 0 for
+        one that is the broker's folder itself."""
+        self._disks = disks
         self.quorum = LocalQuorum()
         self.nodes: dict[int, ReplicaNode] = {}
         self._folder = folder
@@ -315,6 +336,7 @@ class ReplicaCluster:
                 self._options,
                 self._flush,
                 self._limits,
+                self._disks,
             )
             await node.start(self._incarnations)
             self.nodes[broker_id] = node

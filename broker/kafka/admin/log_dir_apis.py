@@ -1,13 +1,12 @@
-"""The APIs AlterReplicaLogDirs (34) and DescribeLogDirs (35), about the one log folder of a
-broker."""
+"""The APIs AlterReplicaLogDirs (34) and DescribeLogDirs (35), about the log folders of a broker
+(KIP-113)."""
 
 import asyncio
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from quorate.broker.config.log import LOG_DIR
 from quorate.broker.kafka.connection.answer_price import AnswerPrice
 from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.services import KafkaServices
@@ -23,27 +22,22 @@ _UNKNOWN: Final = -1
 async def alter_replica_log_dirs(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Message:
-    """Answer that a replica is in the requested folder, or that there is no such folder."""
-    folder = str(_folder(services))
+    """Begin to move replicas into other folders of this broker (KIP-113)."""
     allowed = services.authorizer.rights_of(context).may_cluster(AclOperation.ALTER)
-    held: set[TopicPartition] = set()
-    if allowed:
-        every = tuple(services.replicas.log_sizes())
-        held = {size.tp async for size in services.turns.through(every)}
+    asked = [
+        (TopicPartition(topic["name"], number), Path(wanted["path"]))
+        for wanted in request["dirs"]
+        for topic in wanted["topics"]
+        for number in topic["partitions"]
+    ]
     by_topic: dict[str, list[Message]] = {}
-    for wanted in request["dirs"]:
-        for topic in wanted["topics"]:
-            for number in topic["partitions"]:
-                code = errors_pb2.NONE
-                if not allowed:
-                    code = errors_pb2.CLUSTER_AUTHORIZATION_FAILED
-                elif wanted["path"] != folder:
-                    code = errors_pb2.LOG_DIR_NOT_FOUND
-                elif TopicPartition(topic["name"], number) not in held:
-                    code = errors_pb2.REPLICA_NOT_AVAILABLE
-                by_topic.setdefault(topic["name"], []).append(
-                    {"partition_index": number, "error_code": code}
-                )
+    async for tp, folder in services.turns.through(asked):
+        code: int = errors_pb2.CLUSTER_AUTHORIZATION_FAILED
+        if allowed:
+            code = await services.replicas.move_replica(tp, folder)
+        by_topic.setdefault(tp.topic, []).append(
+            {"partition_index": tp.partition, "error_code": code}
+        )
     results = [{"topic_name": name, "partitions": found} for name, found in by_topic.items()]
     values = {"throttle_time": 0, "results": results}
     return values
@@ -59,22 +53,38 @@ async def describe_log_dirs(
             "results": [],
         }
         return refused
-    # Kafka takes a folder with such trouble offline. This broker continues to serve what it can.
-    # The error code makes tools notice the trouble, and the answer has the sizes all the same.
-    troubled = services.replicas.storage_is_troubled()
-    code = errors_pb2.KAFKA_STORAGE_ERROR if troubled else errors_pb2.NONE
-    folder = _folder(services)
     wanted = _wanted(request["topics"])
     found = services.replicas.log_sizes(wanted)
     sizes = [one async for one in services.turns.through(tuple(found) if wanted is None else found)]
     await AnswerPrice(services, context).add(len(sizes))
+    by_folder: dict[Path, list[LogSize]] = {}
+    async for size in services.turns.through(sizes):
+        by_folder.setdefault(size.directory, []).append(size)
+    # Kafka takes a folder with such trouble offline. This broker continues to serve what it can.
+    # The error code makes tools notice the trouble, and the answer has the sizes all the same.
+    troubled = services.replicas.troubled_directories()
+    results = [
+        await _described(
+            services, folder, by_folder.get(folder, ()), is_troubled=folder in troubled
+        )
+        for folder in services.replicas.directories()
+    ]
+    values = {"throttle_time": 0, "error_code": errors_pb2.NONE, "results": results}
+    return values
+
+
+async def _described(
+    services: KafkaServices, folder: Path, sizes: Sequence[LogSize], *, is_troubled: bool
+) -> Message:
+    """Return what a folder holds, and the size of its disk."""
+    code = errors_pb2.KAFKA_STORAGE_ERROR if is_troubled else errors_pb2.NONE
     total_bytes, usable_bytes = _UNKNOWN, _UNKNOWN
     try:
         usage = await asyncio.to_thread(shutil.disk_usage, folder)
         total_bytes, usable_bytes = usage.total, usage.free
     except OSError:
         code = errors_pb2.KAFKA_STORAGE_ERROR
-    result = {
+    return {
         "error_code": code,
         "log_dir": str(folder),
         "topics": await _topics(services, sizes),
@@ -82,12 +92,6 @@ async def describe_log_dirs(
         "usable_bytes": usable_bytes,
         "is_cordoned": False,
     }
-    values = {"throttle_time": 0, "error_code": errors_pb2.NONE, "results": [result]}
-    return values
-
-
-def _folder(services: KafkaServices) -> Path:
-    return Path(services.config[LOG_DIR]).absolute()
 
 
 def _wanted(topics: Iterable[Message] | None) -> list[TopicPartition] | None:
@@ -106,7 +110,7 @@ async def _topics(services: KafkaServices, sizes: Iterable[LogSize]) -> list[Mes
                 "partition_index": size.tp.partition,
                 "partition_size": size.size_bytes,
                 "offset_lag": size.offset_lag,
-                "is_future_key": False,
+                "is_future_key": size.is_future,
             }
         )
     return [{"name": name, "partitions": found} for name, found in sorted(by_topic.items())]

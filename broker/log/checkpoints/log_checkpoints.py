@@ -93,9 +93,13 @@ class HighWatermarkCheckpoint(OffsetCheckpoint):
         self._commits = commits
         self.mark = table.mark()
         """The mark of the folder, as it is on disk. It grows with every checkpoint."""
+        self.least_mark = 0
+        """The least mark that the next checkpoint gives to the folder. Several folders of a broker
+        grow together."""
 
     def _replace(self, offsets: Mapping[int, int]) -> None:
-        self.mark = self._table.write_high_watermarks(offsets, self._commits())
+        commits = self._commits()
+        self.mark = self._table.write_high_watermarks(offsets, commits, self.least_mark)
 
 
 class CleanedOffsetCheckpoint(OffsetCheckpoint):

@@ -16,6 +16,11 @@ class PartitionRow(msgspec.Struct, frozen=True, array_like=True):
     assigned_at: int = 0
     """The metadata offset at which this broker was assigned the partition, or 0 if it was not
     recorded."""
+    placement: int = 0
+    """The number of times that the replica was moved to another log folder. Of two logs, the one
+    with the higher number counts."""
+    is_future: bool = False
+    """Whether it is the copy that a move makes, and does not count yet (KIP-113)."""
 
 
 NO_SEGMENT: Final = 2**63

@@ -290,17 +290,20 @@ class StoreTable:
             return dict(SEGMENT_COMMIT.iter_unpack(rows.get(STORE, SEGMENT_COMMITS_KEY) or b""))
 
     def write_high_watermarks(
-        self, offsets: Mapping[int, int], commits: Mapping[int, int] = MappingProxyType({})
+        self,
+        offsets: Mapping[int, int],
+        commits: Mapping[int, int] = MappingProxyType({}),
+        least_mark: int = 0,
     ) -> int:
         """Replace the checkpoint of the high watermarks. ``commits`` are for ``segment_commits``.
 
-        Raise the mark with it, and return the new
+        Raise the mark with it, to ``least_mark`` at least, and return the new
         mark: a copy of the folder that lacks this checkpoint has a lower one."""
         with self._writing() as rows:
             rows.put(STORE, HIGH_WATERMARKS_KEY, _packed_offsets(offsets))
             packed = b"".join([SEGMENT_COMMIT.pack(*one) for one in commits.items()])
             rows.put(STORE, SEGMENT_COMMITS_KEY, packed)
-            mark = number_in(U64, rows.get(STORE, MARK_KEY)) + 1
+            mark = max(number_in(U64, rows.get(STORE, MARK_KEY)) + 1, least_mark)
             rows.put(STORE, MARK_KEY, U64.pack(mark))
         return mark
 

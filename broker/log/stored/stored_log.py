@@ -69,6 +69,8 @@ class StoredLog:
         self.topic = row.topic
         self.assigned_at = row.assigned_at
         """The metadata offset at which this broker was given the partition."""
+        self.placement = row.placement
+        """The number of times that the replica was moved to another log folder."""
         self.number = row.number
         """The number of the partition in this store."""
         self.log_start_offset = row.log_start_offset

@@ -12,7 +12,7 @@ import errno
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -146,6 +146,16 @@ class DiskUsage(NamedTuple):
         """
         found = os.statvfs(directory)
         return cls(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
+
+def disk_usages(directories: Iterable[Path]) -> list[DiskUsage]:
+    """Return the usage of each file system that holds some of the folders. A disk that has failed
+    may not tell, and is left out."""
+    found: dict[int, DiskUsage] = {}
+    for directory in directories:
+        with contextlib.suppress(OSError):
+            found[os.stat(directory).st_dev] = DiskUsage.of(directory)
+    return list(found.values())
 
 
 class DiskSpace:

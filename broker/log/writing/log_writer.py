@@ -59,7 +59,11 @@ class LogManagerListener:
         """Note that a group of appends is durable in these logs."""
 
     def on_log_failed(self, error: Exception) -> None:
-        """Note that the disk has failed: nothing can be written any more."""
+        """Note that every disk has failed: nothing can be written any more."""
+
+    def on_directory_failed(self, error: Exception) -> None:
+        """Note that the disk of one log folder has failed, and others go on. The logs in it say so
+        (``PartitionLog.is_offline``)."""
 
     def on_room(self, has_room: bool) -> None:
         """Note that the disk is full from now on, or no longer."""
@@ -93,6 +97,10 @@ class LogManagerEvents(LogManagerListener):
         for listener in self._listeners:
             listener.on_log_failed(error)
         self.has_failed.set()
+
+    def on_directory_failed(self, error: Exception) -> None:
+        for listener in self._listeners:
+            listener.on_directory_failed(error)
 
     def on_room(self, has_room: bool) -> None:
         for listener in self._listeners:
@@ -140,7 +148,7 @@ class LogWriter:
         """The bytes of batches that logs have deleted at their start since the store was opened."""
         self.failure: Exception | None = None
         """The error with which the disk has failed, or None."""
-        self._directory = directory
+        self.directory = directory
         self._max_pending_bytes = options.max_pending_bytes
         self._on_flushed = on_flushed
         self._on_failed = on_failed
@@ -186,7 +194,7 @@ class LogWriter:
         if self.failure is not None:
             raise KafkaError(
                 errors_pb2.KAFKA_STORAGE_ERROR,
-                f"log directory {self._directory} failed ({self.failure}) and takes no more "
+                f"log directory {self.directory} failed ({self.failure}) and takes no more "
                 "batches; repair the disk, then restart this broker",
             )
 
@@ -240,6 +248,19 @@ class LogWriter:
         self._commit.submit(work)
         return done
 
+    async def wait_for_turn(self) -> None:
+        """Wait until few batches wait to be flushed (``turns``)."""
+        await self.turns.wait()
+
+    async def settle(self) -> None:
+        """Wait until everything that was submitted before is durable.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        self.check_writable()
+        await self.submit(PartitionDeletion(()))
+
     @property
     def has_room(self) -> bool:
         """Whether ``wait_for_room`` would return at once."""
@@ -265,8 +286,8 @@ class LogWriter:
         if self.failure is not None:
             return
         self.failure = error
-        log.error("log directory %s failed, no more batches are taken: %s", self._directory, error)
-        self._refuse_waiting(f"log directory {self._directory} failed: {error}")
+        log.error("log directory %s failed, no more batches are taken: %s", self.directory, error)
+        self._refuse_waiting(f"log directory {self.directory} failed: {error}")
         self.turns.go_on()
         self._on_failed(error)
 

@@ -6,7 +6,7 @@ happens to the partition, so that no append of an old leader can follow.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence, Set
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -216,6 +216,8 @@ class ControlCommands:
             return error.code
         self._strays.reclaim(hosted)
         hosted.note_metadata_offset(metadata_offset)
+        if hosted.log.is_offline:
+            return errors_pb2.KAFKA_STORAGE_ERROR
         if not hosted.replica.is_newer(told):
             return errors_pb2.NONE
         if hosted.replica.continues(told):
@@ -263,6 +265,35 @@ class ControlCommands:
         afresh = hosted.is_damaged and self._table.broker_id not in told.isr
         if told.leader != NO_BROKER and (afresh or not hosted.broken):
             self._fetchers.follow(hosted, afresh=afresh)
+
+    async def replace_log(
+        self, hosted: HostedPartition, image: Image, finish: Callable[[], Awaitable[None]]
+    ) -> bool:
+        """Go on with another log of the same replica, which ``finish`` puts in place (KIP-113).
+
+        Nobody reads or appends meanwhile: producers and consumers ask again. Return False, with
+        nothing done, if ``image`` does not have the leadership that the replica knows.
+
+        Raises:
+            KafkaError, OSError: ``finish`` failed. The replica goes on with the log that counts.
+        """
+        async with self._turn:
+            topic = image.topic_by_id(hosted.tip.topic_id)
+            if topic is None or self._table.get(hosted.tip) is not hosted:
+                return False
+            told = LeaderAndIsr.in_image(image, topic, hosted.tip.partition)
+            if hosted.replica.is_idle or not hosted.replica.is_at(told):
+                return False
+            self._stop(hosted, delete=False)
+            async with hosted.truncation:
+                try:
+                    await finish()
+                finally:
+                    self._stop(hosted, delete=True)
+                    await self._lead_or_follow(
+                        hosted.tip, topic.name, told, image.offset, resumes=True
+                    )
+            return True
 
     def _learn_peer(self, broker: control_pb2.PeerBroker) -> None:
         known = broker.inter_broker if broker.HasField("inter_broker") else broker.grpc

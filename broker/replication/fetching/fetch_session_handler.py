@@ -117,11 +117,6 @@ class FetchSessionHandler:
             self._changed[state.tip] = state
             self._wake()
 
-    @property
-    def can_append(self) -> bool:
-        """Whether the disk has room for what is fetched."""
-        return not self._table.store.is_full
-
     def on_flushed(self, hosted: HostedPartition) -> None:
         """Tell the leader that more of the local log is durable."""
         state = self._states.get(hosted.tip)
@@ -230,9 +225,12 @@ class FetchSessionHandler:
         wants_data = self._wants_data and self._fetching > 0
         if not (wants_data or self._changed or self._forgotten):
             return None
-        can_append = self.can_append
         positions = [ReplicaPosition(tip, forget=True) for tip in self._forgotten]
-        positions += [state.position(can_append=can_append) for state in self._changed.values()]
+        is_full = self._table.store.is_any_full
+        positions += [
+            state.position(can_append=not (is_full and state.hosted.log.is_full))
+            for state in self._changed.values()
+        ]
         self._forgotten.clear()
         self._changed.clear()
         now_ms = self._table.clock.now_ms()
@@ -300,7 +298,7 @@ class FetchSessionHandler:
             except Exception as error:  # One partition's fault stops no other (KIP-461).
                 unforeseen = not isinstance(error, KafkaError)
                 # A full disk refuses all partitions again and again. The store has logged it once.
-                level = logging.DEBUG if self._table.store.is_full else logging.ERROR
+                level = logging.DEBUG if hosted.log.is_full else logging.ERROR
                 log.log(level, "cannot append to %s: %s", hosted.tp, error, exc_info=unforeseen)
                 self._back_off(state)
                 self.follow_log_start(state)  # What the leader deleted makes room here, too.

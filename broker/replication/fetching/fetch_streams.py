@@ -9,7 +9,7 @@ from typing import Final, Protocol, cast
 
 import grpc.aio
 
-from quorate.broker.log.writing.log_writer import LogWriter
+from quorate.broker.log.directories.log_room import LogRoom
 from quorate.broker.replication.fetching.fetch_session_handler import FetchSessionHandler
 from quorate.broker.replication.frames import MalformedFrame
 from quorate.broker.replication.streams import protobuf_codec
@@ -59,11 +59,11 @@ class FramedFetchStream(asyncio.BufferedProtocol):
     requests leave once per turn of the event loop.
     """
 
-    def __init__(self, session: FetchSessionHandler, writer: LogWriter, hello: Hello) -> None:
+    def __init__(self, session: FetchSessionHandler, room: LogRoom, hello: Hello) -> None:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._loop = asyncio.get_running_loop()
         self._session = session
-        self._writer = writer
+        self._room = room
         self._hello = hello
         self._frames = FrameReader(GRPC_MESSAGE_BYTES_MAX)
         self._is_sending = False
@@ -126,14 +126,14 @@ class FramedFetchStream(asyncio.BufferedProtocol):
             self._transport.write(encode_request(request))
 
     def _ask_for_more(self, received_bytes: int) -> None:
-        if self._writer.has_room:
+        if self._room.has_room:
             self._session.ask_for_more(received_bytes)
         else:
             self._waiting.start(self._ask_when_there_is_room(received_bytes))
 
     async def _ask_when_there_is_room(self, received_bytes: int) -> None:
         try:
-            await self._writer.wait_for_room()
+            await self._room.wait_for_room()
         except Exception as error:  # noqa: BLE001 - as above
             self._end(error)
         else:
@@ -156,9 +156,9 @@ class GrpcFetchStream:
     """A call of ``Replication.Fetch``: for leaders of older releases, and where nothing but the
     port of gRPC can be reached."""
 
-    def __init__(self, session: FetchSessionHandler, writer: LogWriter, call: FetchCall) -> None:
+    def __init__(self, session: FetchSessionHandler, room: LogRoom, call: FetchCall) -> None:
         self._session = session
-        self._writer = writer
+        self._room = room
         self._call = call
         self._wakeup = Wakeup()
         self._wakeup.wake()
@@ -195,5 +195,5 @@ class GrpcFetchStream:
             if not isinstance(frame, bytes):
                 return
             self._session.on_response(protobuf_codec.decode_response(frame))
-            await self._writer.wait_for_room()
+            await self._room.wait_for_room()
             self._session.ask_for_more(len(frame))

@@ -176,16 +176,16 @@ class ReplicaFetcher:
 
     async def _opened(self, peer: Peer, stub: Stub, channel: grpc.aio.Channel) -> FetchStream:
         """Return a framed stream, or a call of gRPC where there is none to be had."""
-        writer = self._table.store.writer
+        room = self._table.store.room
         port = await self._stream_port(stub)
         if port and port != self._unreachable_port:
             hello = Hello(VERSION, self._table.broker_id, peer.broker_id)
-            framed = FramedFetchStream(self.session, writer, hello)
+            framed = FramedFetchStream(self.session, room, hello)
             if await self._connected(peer, port, framed):
                 return framed
             await framed.close()
         call: FetchCall = channel.stream_stream(FETCH_METHOD)()
-        return GrpcFetchStream(self.session, writer, call)
+        return GrpcFetchStream(self.session, room, call)
 
     async def _connected(self, peer: Peer, port: int, protocol: asyncio.BaseProtocol) -> bool:
         """Connect to the replication port, and return whether that was possible."""

@@ -186,7 +186,7 @@ class Truncator:
 
     def _failed(self, state: PartitionFetchState, error: KafkaError) -> bool:
         # A full disk refuses it again and again. The store has logged it once.
-        level = logging.DEBUG if self._table.store.is_full else logging.ERROR
+        level = logging.DEBUG if state.hosted.log.is_full else logging.ERROR
         log.log(level, "cannot cut %s: %s", state.hosted.tp, error)
         state.back_off(self._table.clock.now_ms())
         return False

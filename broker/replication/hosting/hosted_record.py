@@ -9,7 +9,7 @@ is new here.
 import asyncio
 from typing import Final
 
-from quorate.broker.log import LogManager
+from quorate.broker.log import LogDirectories
 from quorate.broker.metadata.metadata_follower import MetadataFollower
 from quorate.broker.replication.hosting.lost_replicas import assigned_in, has_log
 from quorate.common.types import BrokerId
@@ -22,12 +22,14 @@ PAUSE_S: Final = 1.0
 class HostedRecord:
     """The record of one broker."""
 
-    def __init__(self, broker_id: BrokerId, store: LogManager, follower: MetadataFollower) -> None:
+    def __init__(
+        self, broker_id: BrokerId, store: LogDirectories, follower: MetadataFollower
+    ) -> None:
         self._broker_id = broker_id
         self._store = store
         self._follower = follower
         self._seen = Image().topics
-        self._through = store.history.hosted_through
+        self._through = store.hosted_through
         """Everything that was assigned up to here has a log. The record on disk may be lower, if
         nothing after it was assigned to this broker."""
 
@@ -49,7 +51,8 @@ class HostedRecord:
             for one in assigned_in(image, topic, self._broker_id)
         ]
         logs = self._store.logs
-        if not all(has_log(one, logs) for one in new):
+        withheld = self._store.withheld
+        if not all(has_log(one, logs) or one.tip in withheld for one in new):
             return False
         if new:
             self._store.note_hosted_through(image.offset)

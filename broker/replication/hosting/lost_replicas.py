@@ -9,7 +9,7 @@ was created at or before that offset had one. Where a topic has grown since, a p
 leadership or ISR has changed since it was created is not new either.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -30,6 +30,7 @@ class Loss(Enum):
 
     DECLARED = "it was found to be lost by an earlier start, and no controller has dealt with it"
     ABSENT = "its log is not in the folder, which had it"
+    DOUBTFUL = "its log directory may have lost batches"
     SHORT = "its log ends below its own checkpointed high watermark"
 
 
@@ -69,12 +70,14 @@ def lost_replicas(
     *,
     hosted_through: int,
     declared: frozenset[TopicIdPartition] = frozenset(),
+    doubtful: Set[TopicIdPartition] = frozenset(),
 ) -> dict[TopicIdPartition, Loss]:
     """Return the replicas that the ISR must not rely on, and what is wrong with each.
 
     ``hosted_through`` is the metadata offset up to which the folder had a log for everything that
-    was assigned. ``declared`` are those that an earlier start found. In a restored history a topic
-    may be back that was deleted after the backup: a record from before says nothing about it.
+    was assigned. ``declared`` are those that an earlier start found, and ``doubtful`` those in one
+    of several folders that may have lost batches. In a restored history a topic may be back that
+    was deleted after the backup: a record from before says nothing about it.
     """
     is_comparable = hosted_through > 0 and hosted_through >= image.restored_offset
     lost: dict[TopicIdPartition, Loss] = {}
@@ -87,9 +90,31 @@ def lost_replicas(
         elif not has_log(replica, logs):
             if is_comparable and not _may_be_new(replica, hosted_through):
                 lost[tip] = Loss.ABSENT
+        elif tip in doubtful:
+            lost[tip] = Loss.DOUBTFUL
         elif logs[tip].lacks_committed:
             lost[tip] = Loss.SHORT
     return lost
+
+
+def withheld_replicas(
+    image: Image,
+    broker_id: BrokerId,
+    logs: Mapping[TopicIdPartition, StoredPromise],
+    *,
+    hosted_through: int,
+) -> frozenset[TopicIdPartition]:
+    """Return the replicas that are in a folder which is not there, as far as can be told.
+
+    These are all without a log that are not surely new. They get no log in another folder: the one
+    that they have comes back with its folder. ``hosted_through`` is as for ``lost_replicas``.
+    """
+    since = max(hosted_through, image.restored_offset)
+    return frozenset(
+        replica.tip
+        for replica in assigned_replicas(image, broker_id)
+        if not has_log(replica, logs) and not _may_be_new(replica, since)
+    )
 
 
 def _may_be_new(replica: AssignedReplica, hosted_through: int) -> bool:

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
-from quorate.broker.log import LogManager, PartitionLog, StoredLog
+from quorate.broker.log import LogDirectories, PartitionLog, StoredLog
 from quorate.broker.replication.hosting.hosted_partition import HostedPartition, LeadershipListener
 from quorate.broker.replication.hosting.partition_limits import PartitionLimits
 from quorate.broker.replication.hosting.peer_silence import PeerSilence
@@ -67,7 +67,7 @@ class PartitionTable:
     def __init__(
         self,
         broker_id: BrokerId,
-        store: LogManager,
+        store: LogDirectories,
         *,
         limits: PartitionLimits,
         throttles: ReplicationThrottles,
@@ -126,6 +126,8 @@ class PartitionTable:
         UNKNOWN_TOPIC_OR_PARTITION may ask the same broker again, so this is for partitions that are
         nowhere.
         """
+        if hosted is not None and hosted.log.is_offline:
+            return errors_pb2.KAFKA_STORAGE_ERROR, f"the disk of the log of {tp} has failed here"
         if hosted is not None:
             message = f"this broker does not lead {tp}: {hosted.replica.leader} does"
             return errors_pb2.NOT_LEADER_OR_FOLLOWER, message
@@ -308,6 +310,13 @@ class PartitionTable:
         hosted.fail_all(errors_pb2.KAFKA_STORAGE_ERROR, message)
         hosted.leadership_changed()
         hosted.log.report_damage(broken)
+
+    def take_offline(self, hosted: HostedPartition, message: str) -> None:
+        """Stop a replica whose disk has failed. Its log is as it was when its folder is back."""
+        hosted.stop_following()
+        self._carry_out(hosted, hosted.replica.stop())
+        hosted.fail_all(errors_pb2.KAFKA_STORAGE_ERROR, message)
+        hosted.leadership_changed()
 
     def _carry_out(self, hosted: HostedPartition, effects: Sequence[Effect]) -> None:
         for effect in effects:

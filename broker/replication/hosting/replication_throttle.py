@@ -6,12 +6,14 @@ as a leader and one for what it takes in as a follower. Rates are configured by 
 topic.
 """
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from quorate.broker.config.dynamic_config import LiveConfiguration
 from quorate.broker.config.replication import (
     FOLLOWER_REPLICATION_THROTTLED_RATE,
     LEADER_REPLICATION_THROTTLED_RATE,
+    REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND,
 )
 from quorate.broker.config.topic_keys import (
     TOPIC_FOLLOWER_THROTTLED_REPLICAS,
@@ -128,6 +130,8 @@ class ReplicationThrottles(NamedTuple):
 
     leader: ReplicationThrottle
     follower: ReplicationThrottle
+    move_rate: Callable[[], int] = lambda: UNLIMITED
+    """Returns how many bytes per second moves between log folders may copy (KIP-113)."""
 
     @classmethod
     def configured(cls, live: LiveConfiguration) -> "ReplicationThrottles":
@@ -138,7 +142,11 @@ class ReplicationThrottles(NamedTuple):
         follower = ThrottleConfig(
             live, FOLLOWER_REPLICATION_THROTTLED_RATE, TOPIC_FOLLOWER_THROTTLED_REPLICAS
         )
-        return cls(ReplicationThrottle(leader), ReplicationThrottle(follower))
+        return cls(
+            ReplicationThrottle(leader),
+            ReplicationThrottle(follower),
+            lambda: live[REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND],
+        )
 
 
 def partitions_named(value: str, broker_id: BrokerId) -> frozenset[int] | None:

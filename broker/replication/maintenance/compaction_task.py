@@ -128,7 +128,7 @@ class CompactionTask:
         for hosted in tuple(self._table):
             await self._pace.step()
             compaction = self._limits.compaction(hosted.tp.topic)
-            if compaction is None:
+            if compaction is None or hosted.log.is_offline:
                 continue
             found = self._look_at(hosted, compaction, now_ms)
             max_dirty_ratio = max(max_dirty_ratio, found.figures.dirty_ratio)
@@ -163,7 +163,7 @@ class CompactionTask:
 
     async def _seal(self) -> None:
         try:
-            await self._table.store.writer.roll()
+            await self._table.store.seal()
         except KafkaError as error:
             log.warning("what is to be compacted cannot be sealed: %s", error)
 
@@ -192,7 +192,7 @@ class CompactionTask:
             log.warning("%s was not compacted to the end: %s", hosted.tp, error)
             self._passed_over.add(hosted.tip)
             if isinstance(error, DamagedBatch):
-                self._table.store.reads.on_damaged(partition_log, error)
+                partition_log.report_damage(error)
         else:
             self._table.store.note_cleaned(partition_log, cleaned.cleaned_to)
             self._count(hosted, cleaned, self._clock.now_ms() - started_ms)

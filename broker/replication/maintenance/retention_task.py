@@ -32,7 +32,7 @@ class RetentionTask:
     async def run(self) -> None:
         """Look at every partition once, with pauses in between."""
         now_ms = self._table.clock.wall_clock_ms()
-        times = self._table.store.segment_times()
+        times_of = self._table.store.segment_times()
         due: list[tuple[HostedPartition, int]] = []
         for hosted in tuple(self._table):
             await self._pace.step()
@@ -42,7 +42,7 @@ class RetentionTask:
                 hosted.replica.high_watermark,
                 self._limits.retention(hosted.tp.topic),
                 now_ms,
-                times,
+                times_of(hosted.log),
             )
             if offset > hosted.log.log_start_offset:
                 due.append((hosted, offset))

@@ -58,6 +58,11 @@ class PartitionReplica(ReplicaState):
         """Say whether to obey the command: older and repeated ones are skipped (C17, rule 4)."""
         return (command.leader_epoch, command.version) > (self.leader_epoch, self.isr.version)
 
+    def is_at(self, command: LeaderAndIsr) -> bool:
+        """Say whether the command is the one that the replica has obeyed last."""
+        known = (self.leader_epoch, self.isr.version)
+        return (command.leader_epoch, command.version) == known
+
     def continues(self, command: LeaderAndIsr) -> bool:
         """Say whether role, leader and epoch stay, so that only ISR and replicas are new."""
         return (

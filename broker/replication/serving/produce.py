@@ -107,7 +107,7 @@ class RecordAppender:
         pending = self.begin_produce(entries, acks, timeout_ms)
         if acks == ACKS_NONE and pending.outcomes:
             with contextlib.suppress(KafkaError):
-                await self._table.store.writer.wait_for_room()
+                await self._table.store.room.wait_for_room()
         return await pending.wait()
 
     def begin_produce(
@@ -134,7 +134,7 @@ class RecordAppender:
         many partitions appends them in parts, and calls this before each.
         """
         await self._validation.turns.wait()
-        await self._table.store.writer.turns.wait()
+        await self._table.store.room.wait_for_turn()
 
     async def close(self) -> None:
         """Refuse what waits for validation or verification: another broker will lead."""

@@ -636,6 +636,7 @@ class ReportReplicasRequest(google.protobuf.message.Message):
     CONTROLLER_EPOCH_FIELD_NUMBER: builtins.int
     IS_FULL_FIELD_NUMBER: builtins.int
     DAMAGED_FIELD_NUMBER: builtins.int
+    OFFLINE_DIRECTORIES_FIELD_NUMBER: builtins.int
     broker_id: builtins.int
     """Who."""
     broker_epoch: builtins.int
@@ -646,7 +647,11 @@ class ReportReplicasRequest(google.protobuf.message.Message):
     """Its disk is: none of its replicas can take anything in."""
     @property
     def damaged(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___DamagedReplica]:
-        """Cannot give out all that they took in."""
+        """Cannot give out all that they took in, or are offline or full while other disks work."""
+
+    @property
+    def offline_directories(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Log directories of the broker that are offline, for the alerts."""
 
     def __init__(
         self,
@@ -656,8 +661,9 @@ class ReportReplicasRequest(google.protobuf.message.Message):
         controller_epoch: builtins.int = ...,
         is_full: builtins.bool = ...,
         damaged: collections.abc.Iterable[Global___DamagedReplica] | None = ...,
+        offline_directories: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "controller_epoch", b"controller_epoch", "damaged", b"damaged", "is_full", b"is_full"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "controller_epoch", b"controller_epoch", "damaged", b"damaged", "is_full", b"is_full", "offline_directories", b"offline_directories"]) -> None: ...
 
 Global___ReportReplicasRequest: typing_extensions.TypeAlias = ReportReplicasRequest
 

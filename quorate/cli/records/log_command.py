@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from quorate.cli.output import echo
+from quorate.cli.records.folders_command import folders
 from quorate.cli.records.log_folder import held_folder, log_dir_option
 from quorate.cli.records.strays_command import strays
 from quorate.cli.shared_options import json_option, print_json
@@ -31,6 +32,7 @@ def log() -> None:
 
 
 log.add_command(strays)
+log.add_command(folders)
 
 
 @log.command()

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import add
 from typing import Final, NamedTuple
 
 BUCKETS_S: Final = (
@@ -75,6 +76,15 @@ class Timings:
     @property
     def distribution(self) -> Distribution:
         return Distribution(tuple(self._counts), self._sum)
+
+
+def total(parts: Iterable[Distribution]) -> Distribution:
+    """Return the distribution of all that was counted in ``parts``, at least one."""
+    first, *others = parts
+    for one in others:
+        counts = tuple(map(add, first.counts, one.counts))
+        first = Distribution(counts, first.sum + one.sum)
+    return first
 
 
 SAMPLES_AT_ONCE: Final = 1_000

@@ -260,10 +260,13 @@ class SimulatedTable:
         return dict(self._high_watermarks)
 
     def write_high_watermarks(
-        self, offsets: Mapping[int, int], _commits: Mapping[int, int] = MappingProxyType({})
+        self,
+        offsets: Mapping[int, int],
+        _commits: Mapping[int, int] = MappingProxyType({}),
+        least_mark: int = 0,
     ) -> int:
         self._high_watermarks = dict(offsets)
-        self._mark += 1
+        self._mark = max(self._mark + 1, least_mark)
         return self._mark
 
     def mark(self) -> int:

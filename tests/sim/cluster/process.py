@@ -16,6 +16,7 @@ from quorate.broker.common.errors import KafkaError
 from quorate.broker.config.spec import BROKER_SPEC
 from quorate.broker.control.broker_registrar import RegistrationRefused
 from quorate.broker.kafka.services import KafkaServices
+from quorate.broker.log.directories.log_directories import LogDirectories
 from quorate.broker.log.log_manager import LogCallbacks, LogManager
 from quorate.broker.log.writing.log_writer import LogManagerEvents, LogManagerListener
 from quorate.broker.metadata.metadata_follower import MetadataFollower
@@ -84,13 +85,13 @@ class SimulatedEnvironment:
 
     async def open_store(
         self, cleanup: AsyncExitStack, events: LogManagerEvents, incarnation_id: bytes
-    ) -> LogManager:
+    ) -> LogDirectories:
         process = self._process
         events.subscribe = partial(process.listens_to_log, events.subscribe)  # type: ignore[method-assign]
         store = self._machine.disk.open(self._machine, LogCallbacks.to(events), incarnation_id)
         process.store = store
         cleanup.push_async_callback(store.close)
-        return store
+        return LogDirectories.alone(store)
 
 
 class Process:

@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 
 from quorate.broker.log import PartitionLog
+from quorate.broker.log.directories.log_directories import LogDirectories
 from quorate.broker.log.options import Flush
 from quorate.broker.log.rewriting.relocation_plan import (
     RelocationStep,
@@ -84,7 +85,10 @@ async def test_d3_a_log_that_is_kept_does_not_keep_what_is_deleted(
         allowed = 1.5 * kept.size_bytes + 2 * (SEGMENT_BYTES + 4 * SIZE)
         if flush == "sync":
             assert disk_bytes(tmp_path) <= allowed
-        figures = {sample.family.name: sample.value for sample in store_samples(store.store)}
+        figures = {
+            sample.family.name: sample.value
+            for sample in store_samples(LogDirectories.alone(store.store))
+        }
         assert figures[DELETED.name] == 240 * (short_bytes := len(batch(1, SIZE)))
         assert figures[RELOCATED.name] == store.store.relocator.copied_bytes > short_bytes
         stored_bytes = cast("int", figures[STORED.name])

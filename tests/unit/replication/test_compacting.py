@@ -13,6 +13,7 @@ from quorate.broker.log.batches.control_batches import EndMarker, encode_marker
 from quorate.broker.log.cleaning.cleaner import CleanerWorker
 from quorate.broker.log.cleaning.cleaner_process import CleanerGone
 from quorate.broker.log.compaction.log_selection import CompactionOptions
+from quorate.broker.log.directories.log_directories import LogDirectories
 from quorate.broker.log.segments.damage import DamagedBatch
 from quorate.broker.log.segments.segment import Segment
 from quorate.broker.metrics import compaction_metrics as figures
@@ -36,7 +37,7 @@ class Hosts:
     def __init__(self, opened_store: OpenStore, clock: "Broker") -> None:
         self._opened = opened_store
         self.clock = SimpleNamespace(now_ms=lambda: 0, wall_clock_ms=lambda: clock.now_ms)
-        self.store = opened_store.store
+        self.store = LogDirectories.alone(opened_store.store)
         self.high_watermark = 10**9
 
     def get(self, tip: TopicIdPartition) -> object:

@@ -186,6 +186,7 @@ async def test_what_a_full_disk_has_not_written_may_be_committed_later(
     """Room may come back: a coordinator must not take its records for refused."""
     appending = asyncio.ensure_future(led.append(RECORDS))
     await asyncio.sleep(0)
+    broker.store.is_full = True
     broker.manager.on_room(False)
     with pytest.raises(CommitOutcomeUnknown) as doubt:
         await appending

@@ -6,9 +6,12 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from quorate.broker.log.checkpoints.folder_history import FolderHistory
 from quorate.broker.replication.hosting.hosted_record import HostedRecord
-from quorate.broker.replication.hosting.lost_replicas import Loss, lost_replicas
+from quorate.broker.replication.hosting.lost_replicas import (
+    Loss,
+    lost_replicas,
+    withheld_replicas,
+)
 from quorate.broker.replication.hosting.stale_folder import why_stale
 from quorate.common.types import (
     BrokerEpoch,
@@ -81,6 +84,32 @@ def test_rule_8_a_log_below_its_own_promise_is_lost() -> None:
     logs = {tip(0): Stored(lacks_committed=True), tip(1): Stored()}
     lost = lost_replicas(image((1, 2), (1, 2)), OWN, logs, hosted_through=0)
     assert lost == {tip(0): Loss.SHORT}
+
+
+def test_rule_8_logs_in_a_folder_that_may_have_lost_batches_are_lost() -> None:
+    logs = {tip(0): Stored(), tip(1): Stored()}
+    known = image((1, 2), (1, 2))
+    lost = lost_replicas(known, OWN, logs, hosted_through=0, doubtful={tip(1)})
+    assert lost == {tip(1): Loss.DOUBTFUL}
+
+
+def test_replicas_without_a_log_are_withheld_while_a_folder_is_missing() -> None:
+    known = image((1, 2), (1, 2), (2,))
+    version = known.topics["orders"].version
+    logs = {tip(0): Stored()}
+    assert withheld_replicas(known, OWN, logs, hosted_through=version) == {tip(1)}
+    assert not withheld_replicas(known, OWN, logs, hosted_through=version - 1), "it is new"
+
+
+def test_a_replica_outside_the_isr_is_withheld_too() -> None:
+    """Its log would be in the way of the one that its folder has."""
+    known = image((1, 2))
+    topic = known.topics["orders"]
+    (leaf,) = topic.partitions
+    out = msgspec.structs.replace(leaf, isr=(BrokerId(2),), version=1)
+    changed = msgspec.structs.replace(topic, partitions=(out,))
+    known = msgspec.structs.replace(known, topics=known.topics.set(topic.name, changed))
+    assert withheld_replicas(known, OWN, {}, hosted_through=topic.version) == {tip(0)}
 
 
 def test_rule_8_nobody_relies_on_a_replica_outside_the_isr() -> None:
@@ -175,7 +204,8 @@ class Folder:
 
     def __init__(self) -> None:
         self.logs: dict[TopicIdPartition, Stored] = {}
-        self.history = FolderHistory()
+        self.hosted_through = 0
+        self.withheld: frozenset[TopicIdPartition] = frozenset()
         self.writes: list[int] = []
 
     def note_hosted_through(self, offset: int) -> None:

@@ -63,12 +63,12 @@ async def test_damage_counts_once_and_until_the_log_begins_after_it(
     assert found_damaged(broker, "t", 1)
     assert not found_damaged(broker, "t", 0), "it was known"
     assert damaged_replicas(broker) == 1
-    assert broker.manager.storage_is_troubled()
+    assert broker.manager.troubled_directories()
     assert broker.manager.damaged() == [broker.hosted("t").tip]
     await broker.hosted("t").log.start_at(2)
     assert broker.manager.damaged() == []
     assert damaged_replicas(broker) == 0
-    assert not broker.manager.storage_is_troubled()
+    assert not broker.manager.troubled_directories()
     assert found_damaged(broker, "t", 2), "another one"
 
 
@@ -92,7 +92,7 @@ async def test_a_full_disk_lets_nobody_rely_on_its_replicas(broker: BrokerReplic
     broker.store.is_full = True
     broker.manager.on_room(has_room=False)
     assert told_flushed(broker, "t") == -1
-    assert broker.manager.storage_is_troubled()
+    assert broker.manager.troubled_directories()
     broker.store.is_full = False
     broker.manager.on_room(has_room=True)
     assert told_flushed(broker, "t") == 0
@@ -103,6 +103,7 @@ async def test_who_waits_for_a_disk_that_becomes_full_is_told(broker: BrokerRepl
     waiting = broker.produce("t", batch(), acks=1)
     task = asyncio.create_task(waiting)
     await asyncio.sleep(0)
+    broker.store.is_full = True
     broker.manager.on_room(has_room=False)
     outcome = await task
     assert outcome.error_code == errors_pb2.KAFKA_STORAGE_ERROR

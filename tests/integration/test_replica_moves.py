@@ -1,0 +1,215 @@
+"""Moves of replicas between the log folders of a broker (KIP-113), with clients meanwhile."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.log import PartitionLog
+from quorate.broker.log.log_manager import LogManager
+from quorate.broker.replication.hosting.hosted_partition import HostedPartition
+from quorate.broker.replication.hosting.replication_throttle import UNLIMITED
+from quorate.broker.replication.moving import replica_mover
+from quorate.broker.replication.moving.replica_mover import ReplicaMover
+from quorate.common.types import TopicPartition
+from quorate_proto.v1 import errors_pb2
+from tests.support.replica_cluster import ReplicaCluster, ReplicaNode, batch, batches
+from tests.support.waiting import async_wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+
+TP = TopicPartition("t", 0)
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[ReplicaCluster]:
+    async with ReplicaCluster(tmp_path, disks=2) as cluster:
+        await cluster.start(1, 2)
+        await cluster.create_topic("t", (1, 2))
+        yield cluster
+
+
+def other_disk(node: ReplicaNode) -> Path:
+    (other,) = [disk for disk in node.disks if disk != node.hosted("t").log.directory]
+    return other
+
+
+async def moved(node: ReplicaNode, disk: Path) -> None:
+    def is_there() -> bool:
+        here = node.manager.table.named(TP)
+        return here is not None and here.log.directory == disk and not here.replica.is_idle
+
+    await async_wait_until(is_there, f"broker {node.broker_id} to have it in {disk}")
+
+
+def contents(node: ReplicaNode) -> list[int]:
+    """The number of logs and of copies in each folder."""
+    return [len(one.logs) + len(one.futures) for one in node.manager.table.store.stores]
+
+
+@pytest.mark.parametrize("broker_id", [1, 2], ids=["leader", "follower"])
+async def test_a_replica_moves_while_producers_go_on(
+    cluster: ReplicaCluster, broker_id: int
+) -> None:
+    leader, node = cluster.nodes[1], cluster.nodes[broker_id]
+    await leader.produce("t", *batches("before", 50))
+    disk = other_disk(node)
+    moving = asyncio.create_task(node.manager.move_replica(TP, disk))
+    written = 0
+    while not moving.done() or node.hosted("t").log.directory != disk:
+        (outcome,) = await leader.produce("t", batch(f"meanwhile {written}"))
+        written += outcome.error_code == errors_pb2.NONE
+    assert moving.result() == errors_pb2.NONE
+    await moved(node, disk)
+    await async_wait_until(lambda: leader.hosted("t").leads, "the leader to lead")
+    (outcome,) = await leader.produce("t", batch("after"))
+    assert outcome.error_code == errors_pb2.NONE
+    await cluster.settled("t", 1, 2)
+    assert node.log_bytes("t") == cluster.nodes[3 - broker_id].log_bytes("t")
+    assert leader.hosted("t").log.log_end_offset >= 50 + written + 1
+    assert sum(contents(node)) == 1, "the old log is gone"
+    assert cluster.partition("t").leader_epoch == 0
+
+
+async def test_a_replica_stops_only_for_what_came_last(
+    cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log of several pieces is copied before."""
+    node = cluster.nodes[1]
+    await node.produce("t", *(batch("v" * 300_000) for _ in range(12)))
+    left: list[int] = []
+    real = ReplicaMover._finish
+
+    async def finish(
+        mover: ReplicaMover, hosted: HostedPartition, future: PartitionLog, store: LogManager
+    ) -> None:
+        left.append(hosted.log.log_end_offset - future.log_end_offset)
+        await real(mover, hosted, future, store)
+
+    monkeypatch.setattr(ReplicaMover, "_finish", finish)
+    disk = other_disk(node)
+    assert await node.manager.move_replica(TP, disk) == errors_pb2.NONE
+    await moved(node, disk)
+    assert left == [0]
+
+
+async def test_a_copy_is_described_until_it_counts(cluster: ReplicaCluster) -> None:
+    node = cluster.nodes[1]
+    await node.produce("t", *batches("v", 10))
+    rate = 0
+    node.manager.table.throttles = node.manager.table.throttles._replace(  # type: ignore[misc]
+        move_rate=lambda: rate
+    )
+    disk = other_disk(node)
+    # A piece of the size of the copy makes the throttle wait.
+    original, replica_mover.PIECE_BYTES = replica_mover.PIECE_BYTES, 1  # type: ignore[misc]
+    try:
+        assert await node.manager.move_replica(TP, disk) == errors_pb2.NONE
+        await async_wait_until(
+            lambda: any(one.is_future and one.size_bytes for one in node.manager.log_sizes()),
+            "the copy to have a batch",
+        )
+        (now, future) = node.manager.log_sizes([TP])
+        assert (now.directory, future.directory) == (node.hosted("t").log.directory, disk)
+        assert 0 < future.offset_lag < 10
+        assert await node.manager.move_replica(TP, now.directory) == errors_pb2.NONE
+        assert len(list(node.manager.log_sizes([TP]))) == 1, "the move has ended"
+        assert await node.manager.move_replica(TP, disk) == errors_pb2.NONE
+        rate = UNLIMITED
+        await moved(node, disk)
+    finally:
+        replica_mover.PIECE_BYTES = original  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("step", ["create_future", "promote", "promoted", "delete"])
+async def test_a_crash_at_any_step_leaves_one_replica_with_all_records(
+    cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """What was acknowledged is there after a restart, once, and the copy or the log is gone."""
+    node = cluster.nodes[1]
+    await node.produce("t", *batches("v", 20))
+    disk = other_disk(node)
+    before = node.log_bytes("t")
+    reached = asyncio.Event()
+
+    async def hang(*_: object) -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    real = LogManager.promote
+
+    async def promote_and_hang(store: LogManager, future: PartitionLog) -> None:
+        await real(store, future)
+        await hang()
+
+    with monkeypatch.context() as patch:
+        if step == "create_future":
+            patch.setattr(replica_mover, "_copy_piece", hang)
+        elif step == "promoted":
+            patch.setattr(LogManager, "promote", promote_and_hang)
+        else:
+            patch.setattr(LogManager, step, hang)
+        assert await node.manager.move_replica(TP, disk) == errors_pb2.NONE
+        await reached.wait()
+        node.manager._mover._finishing = None
+        await cluster.stop(1)
+    await cluster.start(1)
+    node = cluster.nodes[1]
+    await cluster.tell("t")
+    await moved(node, disk)
+    await async_wait_until(lambda: sum(contents(node)) == 1, "one log to be left")
+    assert node.log_bytes("t") == before
+    await async_wait_until(lambda: node.hosted("t").leads, "it to lead")
+    (outcome,) = await node.produce("t", batch("after"))
+    assert outcome.error_code == errors_pb2.NONE
+
+
+async def test_a_copy_of_which_nobody_knows_whether_it_counts_never_replaces_later_records(
+    cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk fails after it has written that the copy counts. The old log goes on, and a restart
+    must not take the copy for the newer one."""
+    node = cluster.nodes[1]
+    await node.produce("t", *batches("v", 5))
+    here = node.hosted("t").log.directory
+    tried = asyncio.Event()
+
+    async def promote(store: LogManager, future: PartitionLog) -> None:
+        await store.writer.settle()
+        store._table.replace_partition(future.row)
+        tried.set()
+        raise KafkaError(errors_pb2.KAFKA_STORAGE_ERROR, "the disk fails")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LogManager, "promote", promote)
+        patch.setattr(LogManager, "delete_future", _keep)
+        assert await node.manager.move_replica(TP, other_disk(node)) == errors_pb2.NONE
+        await tried.wait()
+        await moved(node, here)
+        await async_wait_until(lambda: node.hosted("t").leads, "the old log to lead")
+        (outcome,) = await node.produce("t", batch("later"))
+        assert outcome.error_code == errors_pb2.NONE
+        await cluster.stop(1)
+    await cluster.start(1)
+    await cluster.tell("t")
+    node = cluster.nodes[1]
+    assert node.hosted("t").log.log_end_offset == 6
+    assert node.hosted("t").log.directory == here
+
+
+async def _keep(store: LogManager, future: PartitionLog) -> None:
+    """Delete nothing, as a disk that has failed."""
+
+
+async def test_what_cannot_be_moved_is_refused(cluster: ReplicaCluster, tmp_path: Path) -> None:
+    node = cluster.nodes[1]
+    move = node.manager.move_replica
+    assert await move(TP, tmp_path) == errors_pb2.LOG_DIR_NOT_FOUND
+    assert await move(TP, node.hosted("t").log.directory) == errors_pb2.NONE
+    later = TopicPartition("later", 0)
+    chosen = node.hosted("t").log.directory
+    assert await move(later, chosen) == errors_pb2.REPLICA_NOT_AVAILABLE
+    await cluster.create_topic("later", (1,))
+    assert node.hosted("later").log.directory == chosen, "though another has fewer"

@@ -1,0 +1,28 @@
+"""Every guard of several log folders has a test that fails without it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_PROVE = """
+from tests.ledger.guards_of_log_folders import MUTANTS
+from tests.ledger.proof import caught
+problems = {name: problem for name, problem in caught(MUTANTS).items() if problem}
+raise SystemExit("; ".join(f"{name}: {problem}" for name, problem in problems.items()) or None)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+def test_every_missing_guard_is_noticed() -> None:
+    """In a process of its own: the guards of this one stay."""
+    ran = subprocess.run(
+        [sys.executable, "-c", _PROVE],
+        cwd=Path(__file__).resolve().parents[4],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, f"{ran.stdout}\n{ran.stderr}"
