@@ -50,6 +50,7 @@ from quorate.broker.registry.registry_service import (
     add_registry_to_server,
 )
 from quorate.broker.registry.registry_shard import RegistryLeader
+from quorate.broker.registry.schema_lookup import SchemaLookup
 from quorate.broker.replication.commands.stray_partitions import names_of
 from quorate.broker.replication.manager import ReplicaManager
 from quorate.broker.replication.services.range_read_service import add_range_read_to_server
@@ -87,6 +88,8 @@ class BrokerServices:
         self._tokens = TokenDescription(shared.images, shared.token_keys, shared.authorizer)
         self.kafka = self._kafka_services(forwarder)
         self._admin = self._admin_service()
+        self._router = RegistryRouter(self.kafka, shared.channels, registry)
+        replicas.schemas.ask = SchemaLookup(self._router).has
         shared.metrics.add(self.kafka.figures.samples)
         shared.metrics.add(self.kafka.fetch_sessions.samples)
         shared.metrics.add(self.kafka.telemetry.samples)
@@ -124,8 +127,7 @@ class BrokerServices:
         """Return the routes of the schema registry over HTTP, which load what serves HTTP."""
         from quorate.broker.registry.registry_routes import registry_routes
 
-        router = RegistryRouter(self.kafka, self._shared.channels, self._registry)
-        return registry_routes(router)
+        return registry_routes(self._router)
 
     def replication_listener(self) -> ReplicationListener | None:
         """Return the listener of framed streams, not started, or None if there is none."""

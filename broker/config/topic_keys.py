@@ -178,6 +178,25 @@ TOPIC_SEGMENT_BYTES: Final = TopicKey(
     )
 )
 
+TOPIC_KEY_SCHEMA_VALIDATION: Final = TopicKey(
+    ConfigKey(
+        name="quorate.key.schema.validation",
+        type=bool,
+        default=False,
+        doc="Whether a record is refused whose key does not begin with the id of a schema in the "
+        "schema registry. Records without a key are accepted.",
+    )
+)
+TOPIC_VALUE_SCHEMA_VALIDATION: Final = TopicKey(
+    ConfigKey(
+        name="quorate.value.schema.validation",
+        type=bool,
+        default=False,
+        doc="Whether a record is refused whose value does not begin with the id of a schema in the "
+        "schema registry. Records without a value (tombstones) are accepted.",
+    )
+)
+
 _WITHOUT_EFFECT: Final[tuple[TopicKey[Any], ...]] = (
     _without_effect("segment.jitter.ms", 0, 0, "The variation of segment.ms"),
     _without_effect("segment.index.bytes", 10 << 20, 4, "The size of a segment's index"),
@@ -210,6 +229,8 @@ _KEYS: Final[tuple[TopicKey[Any], ...]] = (
     TOPIC_RETENTION_MS,
     TOPIC_SEGMENT_MS,
     TOPIC_SEGMENT_BYTES,
+    TOPIC_KEY_SCHEMA_VALIDATION,
+    TOPIC_VALUE_SCHEMA_VALIDATION,
     *_WITHOUT_EFFECT,
     *map(TopicKey, TABLE_KEYS),
 )

@@ -49,6 +49,7 @@ from quorate.broker.replication.maintenance.retention_task import RetentionTask
 from quorate.broker.replication.moving.replica_mover import ReplicaMover, fresh_image
 from quorate.broker.replication.serving.delete_records import RecordDeleter
 from quorate.broker.replication.serving.fetch import RecordReader
+from quorate.broker.replication.serving.known_schemas import KnownSchemas
 from quorate.broker.replication.serving.produce import RecordAppender
 from quorate.broker.replication.serving.producer_states import ProducerState, producer_states
 from quorate.broker.replication.serving.transaction_verification import (
@@ -138,7 +139,10 @@ class ReplicaManager(LogManagerListener):
         )
         self._mover = ReplicaMover(self.table, self._commands, fresh_image(quorum, metadata))
         verification = None if verifier is None else TransactionVerification(verifier, limits)
-        self._appender = RecordAppender(self.table, verification)
+        self.schemas = KnownSchemas()
+        """The schemas of topics whose records must name theirs; whoever serves the registry says
+        how it is asked."""
+        self._appender = RecordAppender(self.table, verification, self.schemas)
         self._reader = RecordReader(self.table)
         self._deleter = RecordDeleter(self.table)
         self.compaction = CompactionTask(self.table, limits, start_cleaner)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
@@ -17,6 +17,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pool, message_factory
 
 from quorate.broker.registry.schemas.protobuf_parser import parse_proto
+from quorate.client.results import NewTopic
 from quorate.testing import RunningCluster, running_cluster
 
 pytestmark = pytest.mark.integration
@@ -108,6 +109,42 @@ def test_clients_keep_their_schemas_when_the_deciding_broker_is_killed(
         ("events-value", 1, 2, "JSON"),
         ("times-value", 1, 3, "PROTOBUF"),
     ]
+
+
+def test_a_topic_takes_only_records_whose_schema_is_known(
+    cluster: RunningCluster, registry: Registry
+) -> None:
+    topic = NewTopic(
+        name="orders",
+        num_partitions=3,
+        replication_factor=3,
+        configs={"quorate.value.schema.validation": "true"},
+    )
+    with cluster.admin() as admin:
+        (created,) = admin.create_topics([topic])
+        created.raise_for_error()
+    serialize = AvroSerializer(registry(1), json.dumps(ORDER))
+    good = serialize({"id": 5}, SerializationContext("orders", MessageField.VALUE))
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "compression.type": "lz4"})
+    failed: dict[bytes | None, str] = {}
+    for partition in range(3):
+        # Each partition has another leader, and only one of them leads the registry.
+        for value in (good, b"{}", b"\0\0\0\0\x63"):
+            producer.produce("orders", value, partition=partition, on_delivery=noted(failed))
+            producer.flush(60)
+    assert failed == {b"{}": "INVALID_RECORD", b"\0\0\0\0\x63": "INVALID_RECORD"}
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g"})
+    ends = [consumer.get_watermark_offsets(TopicPartition("orders", n), 30)[1] for n in range(3)]
+    consumer.close()
+    assert ends == [1, 1, 1]
+
+
+def noted(failed: dict[bytes | None, str]) -> Callable[[KafkaError | None, Message], None]:
+    def note(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            failed[message.value()] = str(error.name())
+
+    return note
 
 
 def audited(cluster: RunningCluster, broker_id: int, api: str) -> list[str]:

@@ -23,6 +23,7 @@ from quorate.broker.log.batches.record_batch import (
     BatchHeader,
     Where,
 )
+from quorate.broker.log.batches.schema_prefixes import SchemaNames
 from quorate.broker.log.batches.topic_timestamps import TopicStorageOptions, with_timestamp
 from quorate.broker.log.options import Records
 from quorate.broker.log.record_walk import layout
@@ -102,11 +103,13 @@ class LogValidator:
         origin: AppendOrigin,
         now_ms: int,
         where: Where,
+        names: SchemaNames | None = None,
     ) -> list[Batch]:
         """Return the batches as they may be appended, with timestamps as the topic wants them.
 
         A batch whose memory is writable is changed in place: its header gets the greatest timestamp
         of its records, or with LogAppendTime ``now_ms``. ``where`` names the partition in messages.
+        ``names`` gets the schemas that the records name.
 
         Raises:
             TooMuchAtOnce: nothing was decided.
@@ -122,7 +125,7 @@ class LogValidator:
         try:
             for batch in batches:
                 _check_header(batch.header, where)
-                answer = self._walked(batch, limits, log, where)
+                answer = self._walked(batch, limits, log, where, names)
                 if answer.refused_count:
                     refused_count += answer.refused_count
                     refused += [one._replace(record=one.record + count) for one in answer.refused]
@@ -140,7 +143,12 @@ class LogValidator:
         ]
 
     def _walked(
-        self, batch: Batch, limits: tuple[int, int], log: ProducedLog, where: Where
+        self,
+        batch: Batch,
+        limits: tuple[int, int],
+        log: ProducedLog,
+        where: Where,
+        names: SchemaNames | None,
     ) -> WalkAnswer:
         header, data = batch
         begin, size = HEADER_BYTES, len(data) - HEADER_BYTES
@@ -164,6 +172,8 @@ class LogValidator:
                 f"record {answer.record} of a batch of {header.record_count}, at byte {answer.at} "
                 f"of its records, {_PROBLEMS[answer.status]}",
             )
+        if names is not None:
+            names.look(data, begin, header.record_count, where)
         return answer
 
     def _decompress(self, batch: Batch, max_bytes: int, where: Where) -> int:

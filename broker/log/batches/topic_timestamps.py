@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from quorate.broker.log.batches.record_batch import CRC_FROM, Batch
+from quorate.broker.log.batches.schema_prefixes import NamedParts
 
 NO_LIMIT_MS: Final = 2**63 - 1
 
@@ -26,6 +27,7 @@ class TopicStorageOptions(NamedTuple):
     ``before_max_ms`` before and ``after_max_ms`` after the current time (``message.timestamp.*``).
     ``codec`` is the codec of all batches (``compression.type``, see ``recompression``), or None to
     keep the producer's codec. A batch may decompress to ``decompressed_max_bytes`` at most.
+    ``named_parts`` are the parts of records that must name a schema, or None.
     """
 
     log_append_time: bool = False
@@ -33,6 +35,7 @@ class TopicStorageOptions(NamedTuple):
     after_max_ms: int = NO_LIMIT_MS
     codec: int | None = None
     decompressed_max_bytes: int = 64 << 20
+    named_parts: NamedParts | None = None
 
 
 AS_SENT: Final = TopicStorageOptions()

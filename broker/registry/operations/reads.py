@@ -117,6 +117,12 @@ def get_by_id(state: RegistryState, call: RegistryCall, rights: Rights) -> Outco
     return _formatted(state, call, found, answer)
 
 
+def has_schema(state: RegistryState, call: RegistryCall, _rights: Rights) -> Outcome:
+    """Say whether a schema has an id in any context. Only brokers ask, on nobody's behalf."""
+    found = any(state.uses_of_id(context, call.schema_id) for context in state.contexts())
+    return Decision(found)
+
+
 def get_text_by_id(state: RegistryState, call: RegistryCall, rights: Rights) -> Outcome:
     found = _uses_of_id(state, call, rights)[0]
     return _formatted(state, call, found, found.text)

@@ -85,4 +85,7 @@ OPERATIONS: Final = (
     Operation("DeleteSubjectMode", "DELETE", "/mode/{subject}", settings.delete_mode, True),
 )
 
-BY_NAME: Final[Mapping[str, Operation]] = {one.name: one for one in OPERATIONS}
+HAS_SCHEMA: Final = Operation("HasSchema", "", "", reads.has_schema)
+"""What only brokers ask each other, as the others are asked over HTTP as well."""
+
+BY_NAME: Final[Mapping[str, Operation]] = {one.name: one for one in (*OPERATIONS, HAS_SCHEMA)}

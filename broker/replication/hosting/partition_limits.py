@@ -18,6 +18,7 @@ from quorate.broker.config.topic_keys import (
     TOPIC_CLEANUP_POLICY,
     TOPIC_COMPRESSION_TYPE,
     TOPIC_DELETE_RETENTION_MS,
+    TOPIC_KEY_SCHEMA_VALIDATION,
     TOPIC_MAX_COMPACTION_LAG_MS,
     TOPIC_MAX_MESSAGE_BYTES,
     TOPIC_MIN_CLEANABLE_DIRTY_RATIO,
@@ -30,6 +31,7 @@ from quorate.broker.config.topic_keys import (
     TOPIC_TIMESTAMP_AFTER_MAX_MS,
     TOPIC_TIMESTAMP_BEFORE_MAX_MS,
     TOPIC_TIMESTAMP_TYPE,
+    TOPIC_VALUE_SCHEMA_VALIDATION,
 )
 from quorate.broker.config.topics import (
     CODEC_OF_TYPE,
@@ -37,6 +39,7 @@ from quorate.broker.config.topics import (
     MESSAGE_MAX_DECOMPRESSED_BYTES,
 )
 from quorate.broker.log import KEEP_ALL, Retention
+from quorate.broker.log.batches.schema_prefixes import NamedParts
 from quorate.broker.log.batches.topic_timestamps import TopicStorageOptions
 from quorate.broker.log.compaction.log_selection import CompactionOptions
 from quorate.common.configuration import list_items
@@ -87,12 +90,17 @@ class PartitionLimits:
     def storing(self, topic: str) -> TopicStorageOptions:
         """Return what becomes of the timestamps of records and the codecs of batches."""
         of_topic = self._live.of_topic
+        parts = NamedParts(
+            keys=of_topic(topic, TOPIC_KEY_SCHEMA_VALIDATION),
+            values=of_topic(topic, TOPIC_VALUE_SCHEMA_VALIDATION),
+        )
         return TopicStorageOptions(
             log_append_time=of_topic(topic, TOPIC_TIMESTAMP_TYPE) == LOG_APPEND_TIME,
             before_max_ms=of_topic(topic, TOPIC_TIMESTAMP_BEFORE_MAX_MS),
             after_max_ms=of_topic(topic, TOPIC_TIMESTAMP_AFTER_MAX_MS),
             codec=CODEC_OF_TYPE.get(of_topic(topic, TOPIC_COMPRESSION_TYPE)),
             decompressed_max_bytes=self._live[MESSAGE_MAX_DECOMPRESSED_BYTES],
+            named_parts=parts if any(parts) else None,
         )
 
     def retention(self, topic: str) -> Retention:

@@ -30,6 +30,7 @@ from quorate.broker.replication.hosting.delayed_produce import (
 )
 from quorate.broker.replication.hosting.hosted_partition import HostedPartition
 from quorate.broker.replication.hosting.partition_table import PartitionTable
+from quorate.broker.replication.serving.known_schemas import KnownSchemas
 from quorate.broker.replication.serving.sequence_gaps import SequenceGaps
 from quorate.broker.replication.serving.transaction_verification import (
     Release,
@@ -52,6 +53,7 @@ _MAY_PASS: Final = frozenset(
         errors_pb2.UNKNOWN_TOPIC_OR_PARTITION,
         errors_pb2.UNKNOWN_TOPIC_ID,
         errors_pb2.KAFKA_STORAGE_ERROR,
+        errors_pb2.REQUEST_TIMED_OUT,
     }
 )
 """The refusals after which producers send the same batch again."""
@@ -87,12 +89,21 @@ class RecordAppender:
     begin a transaction (``transaction_verification``), and whatever waits behind them.
     """
 
-    def __init__(self, table: PartitionTable, verification: TransactionVerification | None) -> None:
-        """Without ``verification``, transactions begin without a question to their coordinators."""
+    def __init__(
+        self,
+        table: PartitionTable,
+        verification: TransactionVerification | None,
+        schemas: KnownSchemas,
+    ) -> None:
+        """Without ``verification``, transactions begin without a question to their coordinators.
+
+        ``schemas`` knows the schemas of topics whose records must name theirs.
+        """
         self._table = table
         self._clock = table.clock
         self._validator = LogValidator.at_once()
-        self._validation = ValidationQueue(table.clock.wall_clock_ms)
+        self._schemas = schemas
+        self._validation = ValidationQueue(table.clock.wall_clock_ms, schemas)
         self._gaps = SequenceGaps()
         self._deadlines = ProduceDeadlines()
         self._verification = verification
@@ -139,6 +150,7 @@ class RecordAppender:
     async def close(self) -> None:
         """Refuse what waits for validation or verification: another broker will lead."""
         await self._validation.close()
+        self._schemas.close()
         if self._verification is not None:
             await self._verification.close()
 
@@ -230,7 +242,7 @@ class RecordAppender:
         """Validate the batches of a client, unless that takes long or others wait for it."""
         target = hosted.log
         codec = target.storing.codec
-        if hosted in self._validation.queues:
+        if hosted in self._validation.queues or target.storing.named_parts is not None:
             return _NOT_AT_ONCE
         if codec is not None and needs_recompression(entry.records, codec):
             return _NOT_AT_ONCE

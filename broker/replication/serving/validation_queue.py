@@ -6,6 +6,9 @@ kind wait here. Whatever comes for the same partition meanwhile waits behind the
 whatever client: batches are appended in the order in which they came, although requests of one
 connection overlap. A thread is given the batches of many partitions at a time, such as those of one
 request, because each change of threads costs as much as the validation of a small batch.
+
+Batches that name schemas which are not known here wait for the registry as well: their partition
+waits, and no thread does.
 """
 
 import asyncio
@@ -22,9 +25,11 @@ from quorate.broker.log.batches.log_validator import (
 )
 from quorate.broker.log.batches.recompression import recompressed
 from quorate.broker.log.batches.record_batch import Batch
+from quorate.broker.log.batches.schema_prefixes import SchemaNames
 from quorate.broker.quota.room_turns import RoomTurns
 from quorate.broker.replication.api import ProduceEntry
 from quorate.broker.replication.hosting.hosted_partition import HostedPartition
+from quorate.broker.replication.serving.known_schemas import KnownSchemas
 from quorate.common.background_tasks import BackgroundTasks
 from quorate_proto.v1 import errors_pb2
 
@@ -48,19 +53,28 @@ class _Held(NamedTuple):
     release: Release
 
 
+class _Named(NamedTuple):
+    """Valid batches, and the schemas that their records name."""
+
+    batches: list[Batch]
+    names: SchemaNames
+
+
 _Taken: TypeAlias = tuple[HostedPartition, ProduceEntry]
+_Outcome: TypeAlias = list[Batch] | KafkaError | _Named
 
 
 class ValidationQueue:
     """The validation of one broker. All but the work in threads happens on the event loop."""
 
-    def __init__(self, now_ms: Callable[[], int]) -> None:
+    def __init__(self, now_ms: Callable[[], int], schemas: KnownSchemas) -> None:
         """``now_ms`` is the wall clock, by which timestamps are judged."""
         self.queues: dict[HostedPartition, deque[_Held]] = {}
         """The entries that wait, by partition, in the order in which they came."""
         self.turns = RoomTurns(lambda: self._waiting <= FEW_ENTRIES)
         """The turns of requests with very many batches, which wait before they append some."""
         self._now_ms = now_ms
+        self._schemas = schemas
         self._waiting = 0
         self._ready: deque[HostedPartition] = deque()
         self._in_threads: list[LogValidator] = []
@@ -76,6 +90,9 @@ class ValidationQueue:
         else:
             self.queues[hosted] = deque([_Held(entry, release)])
             self._ready.append(hosted)
+        self._have_worked()
+
+    def _have_worked(self) -> None:
         if self._ready and self._working < THREADS:
             self._working += 1
             self._tasks.start(self._work())
@@ -101,17 +118,47 @@ class ValidationQueue:
 
     async def _validate_some(self) -> None:
         taken = self._take()
+        asking: dict[HostedPartition, list[_Outcome]] = {}
         try:
             for (hosted, _), outcome in zip(taken, await self._in_a_thread(taken), strict=True):
+                if hosted in asking or self._must_ask(outcome):
+                    asking.setdefault(hosted, []).append(outcome)
+                    continue
                 entry, release = self._take_first(self.queues[hosted])
-                release(entry, outcome)
+                release(entry, _judged(outcome, None, entry))
         finally:
             self.turns.go_on()
-            for hosted in dict.fromkeys(hosted for hosted, _ in taken):
-                if self.queues[hosted]:
-                    self._ready.append(hosted)
-                else:
-                    del self.queues[hosted]
+            self._go_on([hosted for hosted, _ in taken if hosted not in asking])
+            for hosted, outcomes in asking.items():
+                self._tasks.start(self._ask(hosted, outcomes))
+
+    def _must_ask(self, outcome: _Outcome) -> bool:
+        return isinstance(outcome, _Named) and not self._schemas.has_all(outcome.names.ids)
+
+    async def _ask(self, hosted: HostedPartition, outcomes: Sequence[_Outcome]) -> None:
+        """Release the first entries of a partition, each when all its schemas were looked up."""
+        try:
+            for outcome in outcomes:
+                unknown: int | None = None
+                try:
+                    if isinstance(outcome, _Named):
+                        unknown = await self._schemas.first_unknown(outcome.names.ids)
+                except KafkaError as error:
+                    outcome = without_traceback(error)
+                entry, release = self._take_first(self.queues[hosted])
+                release(entry, _judged(outcome, unknown, entry))
+        finally:
+            self.turns.go_on()
+            self._go_on([hosted])
+            self._have_worked()
+
+    def _go_on(self, partitions: Sequence[HostedPartition]) -> None:
+        """Have a thread take what else waits in partitions whose first entries are released."""
+        for hosted in dict.fromkeys(partitions):
+            if self.queues[hosted]:
+                self._ready.append(hosted)
+            else:
+                del self.queues[hosted]
 
     def _take_first(self, queue: deque[_Held]) -> _Held:
         self._waiting -= 1
@@ -130,7 +177,7 @@ class ValidationQueue:
                     break
         return taken
 
-    async def _in_a_thread(self, taken: Sequence[_Taken]) -> list[list[Batch] | KafkaError]:
+    async def _in_a_thread(self, taken: Sequence[_Taken]) -> list[_Outcome]:
         validators = self._in_threads
         validator = validators.pop() if validators else LogValidator(IN_A_THREAD)
         outcomes = await asyncio.to_thread(_validated_all, validator, taken, self._now_ms())
@@ -138,18 +185,17 @@ class ValidationQueue:
         return outcomes
 
 
-def _validated_all(
-    validator: LogValidator, taken: Sequence[_Taken], now_ms: int
-) -> list[list[Batch] | KafkaError]:
+def _validated_all(validator: LogValidator, taken: Sequence[_Taken], now_ms: int) -> list[_Outcome]:
     return [_validated(validator, hosted.log, entry, now_ms) for hosted, entry in taken]
 
 
 def _validated(
     validator: LogValidator, target: ProducedLog, entry: ProduceEntry, now_ms: int
-) -> list[Batch] | KafkaError:
-    where = entry.tp
+) -> _Outcome:
+    where, parts = entry.tp, target.storing.named_parts
+    names = None if parts is None else SchemaNames(parts)
     try:
-        batches = validator.validate(entry.records, target, entry.origin, now_ms, where)
+        batches = validator.validate(entry.records, target, entry.origin, now_ms, where, names)
         codec = target.storing.codec
         if codec is not None:
             batches = recompressed(batches, codec, target.max_batch_bytes, where)
@@ -159,4 +205,20 @@ def _validated(
         log.exception("cannot validate a batch for %s", where)
         message = f"a batch for {where} could not be validated"
         return KafkaError(errors_pb2.UNKNOWN_SERVER_ERROR, message)
-    return batches
+    return batches if names is None else _Named(batches, names)
+
+
+def _judged(
+    outcome: _Outcome, unknown: int | None, entry: ProduceEntry
+) -> list[Batch] | KafkaError:
+    """Return the batches of an entry, or why they are refused.
+
+    Args:
+        outcome: what the validation has found.
+        unknown: a schema id that the registry does not have.
+        entry: what was produced.
+    """
+    if not isinstance(outcome, _Named):
+        return outcome
+    refusal = outcome.names.refusal([] if unknown is None else [unknown], entry.tp)
+    return outcome.batches if refusal is None else refusal

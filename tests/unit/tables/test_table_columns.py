@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from quorate.spark.offset_ranges import OffsetRange
 from quorate.tables.iceberg_table import IcebergTable
 from quorate.tables.open_table import open_table
 from quorate.tables.table_columns import all_nullable, grown_columns
@@ -24,6 +25,7 @@ MERGED = pa.struct([("a", pa.int32()), ("b", pa.string())])
     [
         (INNER, INNER, None),
         (INNER, GROWN, MERGED),
+        (pa.struct([("b", pa.string())]), INNER, GROWN),
         (MERGED, INNER, None),
         (pa.list_(INNER), pa.large_list(GROWN), pa.list_(MERGED)),
         (pa.map_(pa.string(), INNER), pa.map_(pa.string(), GROWN), pa.map_(pa.string(), MERGED)),
@@ -104,6 +106,22 @@ def test_fields_within_columns_come_and_go(format_: str, tmp_path: Path) -> None
     assert [row["l"] for row in found[:4]] == [[row["s"]] for row in found[:4]]
     # A list of pyiceberg's that is null in the file comes back empty.
     assert not found[4]["l"]
+
+
+class PlannedRows(ArrowTableRows):
+    """Rows that get a column when a batch is planned."""
+
+    def plan(self, ranges: Sequence[OffsetRange]) -> None:
+        self.schema = SCHEMA.append(pa.field("note", pa.string()))
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_the_table_fits_the_rows_as_they_are_planned(format_: str, tmp_path: Path) -> None:
+    config = config_in(tmp_path, format_)
+    world = world_in(config, 2)
+    world.rows = PlannedRows()
+    world.run()
+    assert read(config).sort_by("offset")["note"].to_pylist() == ["note-0", "note-1"]
 
 
 def test_an_iceberg_table_widens_its_columns(tmp_path: Path) -> None:
