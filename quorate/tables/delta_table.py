@@ -22,7 +22,7 @@ from deltalake.transaction import AddAction
 from quorate.common.topic_partition import TopicPartition
 from quorate.spark.offset_ranges import DescribedTopic
 from quorate.tables.data_files import FileLayout, WrittenFile
-from quorate.tables.lake_table import TableCommit, Upkeep
+from quorate.tables.lake_table import TableCommit, TableContent, Upkeep
 from quorate.tables.partitioning import PartitionField, field_named
 from quorate.tables.storage import absolute_location, delta_options, is_local, local_path
 from quorate.tables.table_columns import all_nullable, grown_columns
@@ -73,6 +73,19 @@ class DeltaLakeTable:
         with named(self._config):
             self._table.alter.add_columns(Schema.from_arrow(pa.schema(grown)).fields)
         self.reload()
+
+    def content(self) -> TableContent:
+        derived = {one.name for one in _partitioning(self._table) if one.transform != "identity"}
+        with named(self._config):
+            files = self._table.file_uris()
+        return TableContent(
+            files=files,
+            schema=pa.schema(
+                [one for one in _arrow_schema(self._table) if one.name not in derived]
+            ),
+            folder=table_uri(self._config),
+            partitions_in_paths=bool(self._table.metadata().partition_columns),
+        )
 
     def layout(self, prefix: str) -> FileLayout:
         partitions = self._table.metadata().partition_columns

@@ -42,7 +42,7 @@ from quorate.tables.iceberg_upkeep import (
     remove_orphans,
     rewrite_without,
 )
-from quorate.tables.lake_table import TableCommit, Upkeep
+from quorate.tables.lake_table import TableCommit, TableContent, Upkeep
 from quorate.tables.partitioning import PartitionField
 from quorate.tables.table_columns import all_nullable, grown_columns
 from quorate.tables.table_config import TableConfig
@@ -103,6 +103,20 @@ class IcebergTable:
         with named(self._config), self._table.update_schema() as update:
             update.union_by_name(pa.schema(grown))
         self.reload()
+
+    def content(self) -> TableContent:
+        with named(self._config):
+            tasks = list(self._table.scan().plan_files())
+        if any(task.delete_files for task in tasks):
+            raise TableError(
+                f"{self._config.name}: another writer has marked rows as deleted: compact the "
+                "table with that writer"
+            )
+        return TableContent(
+            files=[task.file.file_path for task in tasks],
+            schema=schema_to_pyarrow(self._table.schema(), include_field_ids=False),
+            folder=self._table.location(),
+        )
 
     def layout(self, prefix: str) -> FileLayout:
         metadata = self._table.metadata

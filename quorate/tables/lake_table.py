@@ -37,6 +37,19 @@ class Upkeep:
     orphans_deleted: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class TableContent:
+    """All rows of one state of a table, for those who read its files themselves."""
+
+    files: Sequence[str]
+    """The locations of the data files."""
+    schema: pa.Schema
+    """The columns, without those that only the partitions of a Delta table need."""
+    folder: str
+    partitions_in_paths: bool = False
+    """True if partition columns are not in the files, but in their paths."""
+
+
 class LakeTable(Protocol):
     """An Iceberg or a Delta table that one pipeline writes to. All methods raise ``TableError``."""
 
@@ -53,6 +66,13 @@ class LakeTable(Protocol):
 
         Raises:
             TableError: a column has another type in the table.
+        """
+
+    def content(self) -> TableContent:
+        """Return the data files of the present state of the table.
+
+        Raises:
+            TableError: another writer has marked rows of these files as deleted.
         """
 
     def layout(self, prefix: str) -> FileLayout:

@@ -1,11 +1,22 @@
 """Tables over topics, and topics named by a path."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from quorate.common.topic_partition import TopicPartition
+from quorate.spark.offset_ranges import DescribedTopic, OffsetRange
+from quorate.tables.lake_table import TableCommit
+from quorate.tables.local_rows import LocalRows
+from quorate.tables.open_table import open_table
+from quorate.tables.partitioning import parse_partitioning
+from quorate.tables.table_and_log import joined
+from quorate.tables.table_config import table_config
+from quorate.tables.table_errors import TableError
+from quorate.tables.table_position import Mark, TablePosition
 from tests.support.fake_range_cluster import FakeRangeCluster
 from tests.support.record_batches import Record
 
@@ -40,3 +51,52 @@ def test_a_path_is_a_topic(spark: SparkSession, cluster: FakeRangeCluster) -> No
     assert reader.load("orders").count() == 10
     with pytest.raises(AnalysisException, match="by the path 'orders' and by option subscribe"):
         reader.option("subscribe", "orders").load("orders").count()
+
+
+@pytest.mark.parametrize(
+    ("format_", "partition_by"),
+    [
+        ("iceberg", "day(timestamp)"),
+        ("delta", "identity(n)"),
+        pytest.param("delta", "hour(timestamp)", marks=pytest.mark.slow),
+    ],
+)
+def test_a_table_and_its_log_have_each_offset_once(
+    spark: SparkSession, cluster: FakeRangeCluster, tmp_path: Path, format_: str, partition_by: str
+) -> None:
+    values = [b'{"n": %d, "s": "x"}' % (n % 3) for n in range(10)]
+    values[8] = b"junk"
+    cluster.add("typed", 0, [[Record(n, value=value) for n, value in enumerate(values)]])
+    cluster.add("typed", 1, [[Record(n, value=value) for n, value in enumerate(values[:4])]])
+    topic_id = cluster.topic_ids["typed"]
+    options = {
+        "kafka.bootstrap.servers": cluster.bootstrap,
+        "subscribe": "typed",
+        "valueFormat": "json",
+        "valueSchema": "n int",
+        "valueColumns": "flatten",
+    }
+    config = table_config(
+        format=format_,
+        location=str(tmp_path / "t"),
+        name="t",
+        partitioning=parse_partitioning(partition_by),
+    )
+    rows = LocalRows(options, 1)
+    table = open_table(config, "p", rows.schema)
+    described = {"typed": DescribedTopic(topic_id, 2)}
+    later = {**options, "valueSchema": "n int, s string"}
+    assert joined(spark, table, options, described, skips_bad=True).count() == 13
+    first = OffsetRange(TopicPartition("typed", 0), 0, 6, topic_id)
+    files = rows.write([first], table.layout("x"))
+    marks = {TopicPartition("typed", 0): Mark(topic_id, 6)}
+    table.commit(TableCommit(position=TablePosition().moved(1, marks), files=files, moved=marks))
+    frame = joined(spark, table, later, described, skips_bad=True)
+    found = sorted(frame.select("partition", "offset", "n", "s").collect())
+    expected = [(0, n, n % 3, None if n < 6 else "x") for n in range(10) if n != 8]
+    assert found == expected + [(1, n, n % 3, "x") for n in range(4)]
+    anew = {"typed": DescribedTopic(b"another".ljust(16), 2)}
+    if format_ == "iceberg":
+        with pytest.raises(TableError, match="created anew"):
+            joined(spark, table, options, anew, skips_bad=True)
+    rows.close()

@@ -15,7 +15,7 @@ from quorate.pipeline.pipeline_errors import PipelineError
 from quorate.pipeline.pipeline_registry import ActiveRun
 from quorate.spark.offset_ranges import DescribedTopic, OffsetRange
 from quorate.tables.data_files import FileLayout, WrittenFile, write_files
-from quorate.tables.lake_table import LakeTable, TableCommit, Upkeep
+from quorate.tables.lake_table import LakeTable, TableCommit, TableContent, Upkeep
 from quorate.tables.table_errors import CommitConflict, TableUnavailable
 from quorate.tables.table_position import TablePosition
 from quorate.tables.table_runner import TableRunner
@@ -79,6 +79,9 @@ class MemoryTable:
 
     def fit(self, schema: pa.Schema) -> None:
         """The columns are always the same."""
+
+    def content(self) -> TableContent:
+        raise NotImplementedError
 
     def layout(self, prefix: str) -> FileLayout:
         return FileLayout(
