@@ -50,8 +50,21 @@ def kafka_home() -> Path:
     cached = cache_folder() / f"kafka-{RELEASE}-{zlib.crc32(_POM.encode()):08x}"
     if not cached.is_dir():
         _require("mvn")
-        _fetch(cached)
+        _fetch(cached, _POM, f"Kafka {RELEASE}")
     return cached
+
+
+def jars_of(name: str, pom: str) -> Path:
+    """Return the folder with the jars that a POM needs at run time; fetch them if nobody has yet.
+
+    Raises:
+        NoKafka: there is no Maven, or no jar to be had.
+    """
+    cached = cache_folder() / f"{name}-{zlib.crc32(pom.encode()):08x}"
+    if not cached.is_dir():
+        _require("mvn")
+        _fetch(cached, pom, name)
+    return cached / "libs"
 
 
 def cache_folder() -> Path:
@@ -64,13 +77,13 @@ def _require(program: str) -> None:
         raise NoKafka(f"Kafka {RELEASE} needs {program} on the PATH, or KAFKA_HOME")
 
 
-def _fetch(cached: Path) -> None:
+def _fetch(cached: Path, pom: str, what: str) -> None:
     """Fill a folder next to ``cached`` and rename it: others see all jars, or none."""
     cached.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cached.parent) as temporary:
         folder = Path(temporary, "home")
         folder.mkdir()
-        (folder / "pom.xml").write_text(_POM)
+        (folder / "pom.xml").write_text(pom)
         goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=libs"]
         done = subprocess.run(
             ["mvn", "-q", "-B", *goal],
@@ -80,7 +93,7 @@ def _fetch(cached: Path) -> None:
             check=False,
         )
         if done.returncode:
-            raise NoKafka(f"Maven has no jars of Kafka {RELEASE}: {done.stdout.decode()[-500:]}")
+            raise NoKafka(f"Maven has no jars of {what}: {done.stdout.decode()[-500:]}")
         try:
             folder.rename(cached)
         except OSError:
