@@ -16,8 +16,8 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, Proto
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pool, message_factory
 
-from quorate.broker.registry.schemas.protobuf_parser import parse_proto
 from quorate.client.results import NewTopic
+from quorate.common.proto_files.proto_parser import parse_proto
 from quorate.testing import RunningCluster, running_cluster
 
 pytestmark = pytest.mark.integration

@@ -25,12 +25,12 @@ from quorate.broker.registry.registry_errors import (
 )
 from quorate.broker.registry.schemas.languages import LANGUAGES, PROTOBUF, SchemaSource, parsed
 from quorate.broker.registry.schemas.protobuf_schema import ProtobufSchema
-from quorate.broker.registry.schemas.schema_errors import InvalidSchema
 from quorate.broker.registry.state.registry_records import StoredSchema
 from quorate.broker.registry.state.registry_state import RegistryState
 from quorate.broker.registry.subjects import ALL_CONTEXTS, Subject
 from quorate.broker.security.authorizer import Rights
 from quorate.common.acl_types import AclOperation
+from quorate.common.schema_errors import InvalidSchema
 
 _SERIALIZED: Final = "serialized"
 

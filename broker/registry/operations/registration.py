@@ -41,7 +41,6 @@ from quorate.broker.registry.schemas.languages import (
     parsed,
 )
 from quorate.broker.registry.schemas.recursive_comparison import Problems
-from quorate.broker.registry.schemas.schema_errors import InvalidSchema
 from quorate.broker.registry.state.registry_records import (
     AVRO,
     ContextKey,
@@ -55,6 +54,7 @@ from quorate.broker.registry.state.registry_state import READWRITE, RegistryStat
 from quorate.broker.registry.subjects import DEFAULT_CONTEXT, Subject
 from quorate.broker.security.authorizer import Rights
 from quorate.common.acl_types import AclOperation
+from quorate.common.schema_errors import InvalidSchema
 
 IMPORT: Final = "IMPORT"
 _MAX_ID: Final = (1 << 31) - 1

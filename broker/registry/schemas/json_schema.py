@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from quorate.broker.registry.schemas.json_texts import canonical_json, load_json
-from quorate.broker.registry.schemas.schema_errors import InvalidSchema
+from quorate.common.schema_errors import InvalidSchema
 
 if TYPE_CHECKING:
     from referencing._core import Resolver

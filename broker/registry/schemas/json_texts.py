@@ -3,7 +3,7 @@
 import json
 from typing import Any, NoReturn
 
-from quorate.broker.registry.schemas.schema_errors import InvalidSchema
+from quorate.common.schema_errors import InvalidSchema
 
 
 def load_json(text: str) -> Any:  # noqa: ANN401 - any JSON

@@ -13,7 +13,7 @@ from quorate.broker.registry.schemas.json_schema import JsonSchema, parse_json
 from quorate.broker.registry.schemas.protobuf_compatibility import protobuf_problems
 from quorate.broker.registry.schemas.protobuf_schema import ProtobufSchema, parse_protobuf
 from quorate.broker.registry.schemas.recursive_comparison import Problems
-from quorate.broker.registry.schemas.schema_errors import InvalidSchema
+from quorate.common.schema_errors import InvalidSchema
 
 AVRO: Final = "AVRO"
 JSON: Final = "JSON"

@@ -11,7 +11,7 @@ from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from quorate.broker.registry.schemas.protobuf_parser import MAX_ENUM, MAX_FIELD, SCALARS, json_name
+from quorate.common.proto_files.proto_parser import MAX_ENUM, MAX_FIELD, SCALARS, json_name
 
 FieldProto = descriptor_pb2.FieldDescriptorProto
 _TYPE_NAMES: Final[Mapping[int, str]] = {number: name for name, number in SCALARS.items()}

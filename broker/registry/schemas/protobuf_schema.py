@@ -12,10 +12,10 @@ from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from quorate.broker.registry.schemas.protobuf_linker import link, messages_of, symbols_of
-from quorate.broker.registry.schemas.protobuf_parser import json_name, parse_proto
 from quorate.broker.registry.schemas.protobuf_printer import proto_text
-from quorate.broker.registry.schemas.schema_errors import InvalidSchema
+from quorate.common.proto_files.proto_linker import link, messages_of, symbols_of
+from quorate.common.proto_files.proto_parser import json_name, parse_proto
+from quorate.common.schema_errors import InvalidSchema
 
 FileProto = descriptor_pb2.FileDescriptorProto
 

@@ -8,7 +8,7 @@ found by that assumption is found again without it, until nothing changes any mo
 from collections.abc import Callable, Hashable
 from typing import Final
 
-from quorate.broker.registry.schemas.schema_errors import SchemaTooComplex
+from quorate.common.schema_errors import SchemaTooComplex
 
 STEPS_MAX: Final = 100_000
 """The most steps of the comparison of one pair of schemas, such as pairs of types."""

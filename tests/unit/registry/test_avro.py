@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from quorate.broker.registry.schemas.avro_compatibility import avro_problems
 from quorate.broker.registry.schemas.avro_schema import parse_avro
-from quorate.broker.registry.schemas.schema_errors import InvalidSchema
+from quorate.common.schema_errors import InvalidSchema
 
 
 def record(*fields: dict[str, Any], name: str = "R", **more: object) -> dict[str, Any]:

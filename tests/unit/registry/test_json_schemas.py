@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from quorate.broker.registry.schemas.json_compatibility import json_problems
 from quorate.broker.registry.schemas.json_schema import parse_json
-from quorate.broker.registry.schemas.schema_errors import InvalidSchema, SchemaTooComplex
+from quorate.common.schema_errors import InvalidSchema, SchemaTooComplex
 
 TEXT = {"type": "string"}
 WHOLE = {"type": "integer"}

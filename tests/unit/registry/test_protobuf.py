@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.broker.registry.schemas.protobuf_compatibility import protobuf_problems
-from quorate.broker.registry.schemas.protobuf_parser import parse_proto
 from quorate.broker.registry.schemas.protobuf_schema import parse_protobuf
-from quorate.broker.registry.schemas.schema_errors import InvalidSchema
+from quorate.common.proto_files.proto_parser import parse_proto
+from quorate.common.schema_errors import InvalidSchema
 
 EVERYTHING = r"""
 syntax = "proto2";

@@ -27,8 +27,7 @@ def test_the_extra_brings_what_is_needed() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extra = project["optional-dependencies"]["spark"]
     found = {requirement.partition("=")[0].rstrip("><") for requirement in extra}
-    # The parser of .proto texts has another name than its module.
-    assert found == {*NEEDED, *NEEDED_FOR_SCHEMAS, "proto-schema-parser"}
+    assert found == {*NEEDED, *NEEDED_FOR_SCHEMAS}
     (pinned,) = (one for one in extra if one.startswith("pyspark"))
     assert pinned.startswith(f"pyspark=={PYSPARK_SERIES}.")
 

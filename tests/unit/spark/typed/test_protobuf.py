@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from google.protobuf import message_factory
+from google.protobuf import descriptor_pb2, message_factory
 from google.protobuf.message import DecodeError, Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -213,6 +213,21 @@ def test_a_set_of_descriptors_in_base64_is_a_schema() -> None:
     assert about.spark_type.simpleString() == "struct<x:bigint>"
 
 
+def test_a_set_of_descriptors_that_would_end_the_process_is_refused() -> None:
+    file = descriptor_pb2.FileDescriptorProto(name="a.proto", syntax="proto2")
+    part = descriptor_pb2.FieldDescriptorProto
+    file.message_type.add(name="A").field.add(
+        name="x",
+        number=1,
+        label=part.LABEL_REPEATED,
+        type=part.TYPE_INT32,
+        default_value="7",
+    )
+    encoded = descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
+    with pytest.raises(ValueSchemaError, match=r"A\.x cannot have a default"):
+        protobuf_format(descriptors_of(base64.b64encode(encoded).decode()), None, None)
+
+
 def test_imports_are_found_among_the_references() -> None:
     part = ReferencedSchema(
         "part.proto", 'syntax = "proto3"; package p; message Part { int32 n = 1; }'
@@ -226,7 +241,8 @@ def test_imports_are_found_among_the_references() -> None:
     ("text", "name", "message"),
     [
         ("", None, "has no message"),
-        ("syntax =", None, "has no message"),
+        ("syntax =", None, r"is no \.proto file"),
+        ("message A { repeated int32 x = 1 [default = 7]; }", None, "A.x cannot have a default"),
         ('syntax = "proto3"; message A { strin x = ; }', None, r"is no \.proto file"),
         ('syntax = "proto3"; message A { Strin x = 1; }', None, "does not fit together"),
         ('syntax = "proto3"; import "x.proto"; message A { int32 x = 1; }', None, "'x.proto'"),

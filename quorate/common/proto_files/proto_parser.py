@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from google.protobuf import descriptor_pb2
 
-from quorate.broker.registry.schemas.protobuf_options import set_option
-from quorate.broker.registry.schemas.protobuf_tokens import NUMBER, TEXT, Tokens, integer
-from quorate.broker.registry.schemas.schema_errors import InvalidSchema
+from quorate.common.proto_files.proto_options import set_option
+from quorate.common.proto_files.proto_tokens import NUMBER, TEXT, Tokens, integer
+from quorate.common.schema_errors import InvalidSchema
 
 FieldProto = descriptor_pb2.FieldDescriptorProto
 MAX_FIELD: Final = (1 << 29) - 1

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from google.protobuf import descriptor_pb2
 
-from quorate.broker.registry.schemas.schema_errors import InvalidSchema
+from quorate.common.schema_errors import InvalidSchema
 
 FileProto: TypeAlias = descriptor_pb2.FileDescriptorProto
 MessageProto: TypeAlias = descriptor_pb2.DescriptorProto

@@ -8,7 +8,7 @@ from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from quorate.broker.registry.schemas.protobuf_tokens import NUMBER, TEXT, WORD, Tokens, integer
+from quorate.common.proto_files.proto_tokens import NUMBER, TEXT, WORD, Tokens, integer
 
 _FLOATS: Final = (FieldDescriptor.TYPE_FLOAT, FieldDescriptor.TYPE_DOUBLE)
 
