@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import (
     ArrowScan,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
+    schema_to_pyarrow,
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.typedef import Record
@@ -134,9 +136,48 @@ def _stays(rows: pa.RecordBatch, removed: Mapping[TopicPartition, int]) -> pa.Ar
 
 
 def _rows(table: "Table", tasks: list["FileScanTask"]) -> Iterator[pa.RecordBatch]:
+    """Yield all rows of files; columns that a file lacks may be missing.
+
+    pyiceberg reads a list that is null as an empty one. So it only reads the files whose columns
+    have other names than those of the table, which has to go by their ids.
+    """
+    schema = schema_to_pyarrow(table.schema(), include_field_ids=True)
     scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
     for task in tasks:
+        with table.io.new_input(task.file.file_path).open() as stream:
+            file = pq.ParquetFile(stream)
+            if _are_named_alike(file.schema_arrow, schema):
+                yield from file.iter_batches()
+                continue
         yield from scan.to_record_batches([task])
+
+
+def _are_named_alike(file: Any, table: Any) -> bool:  # noqa: ANN401 - schemas or types of pyarrow
+    """Return whether fields of a file and of the table have the same names where their ids are the
+    same, and only there."""
+    ours = {field.name: field for field in _fields(table)}
+    ids = {_id(field): name for name, field in ours.items()}
+    for field in _fields(file):
+        if (field_id := _id(field)) is None or ids.get(field_id, field.name) != field.name:
+            return False
+        same = ours.get(field.name)
+        if same is None:
+            continue
+        if _id(same) != field_id or not _are_named_alike(field.type, same.type):
+            return False
+    return True
+
+
+def _fields(parent: Any) -> list[Any]:  # noqa: ANN401 - a schema or a type of pyarrow
+    """Return the fields within a schema, a struct, a list or a map."""
+    if isinstance(parent, pa.Schema):
+        return list(parent)
+    return [parent.field(number) for number in range(parent.num_fields)]
+
+
+def _id(field: Any) -> bytes | None:  # noqa: ANN401 - a field of pyarrow
+    found: bytes | None = (field.metadata or {}).get(b"PARQUET:field_id")
+    return found
 
 
 def expire(table: "Table", older_than_ms: int) -> Upkeep:

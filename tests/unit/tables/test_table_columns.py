@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from quorate.spark.offset_ranges import OffsetRange
@@ -106,6 +107,30 @@ def test_fields_within_columns_come_and_go(format_: str, tmp_path: Path) -> None
     assert [row["l"] for row in found[:4]] == [[row["s"]] for row in found[:4]]
     # A list of pyiceberg's that is null in the file comes back empty.
     assert not found[4]["l"]
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_joined_files_have_the_same_rows(renamed: bool, tmp_path: Path) -> None:
+    config = config_in(tmp_path, "iceberg")
+    world = world_in(config, 1)
+    world.rows = NestedRows(pa.field("a", pa.int32()), pa.field("b", pa.string()))
+    world.run()
+    world.rows = ArrowTableRows()
+    for _ in range(4):
+        world.log.grow(1)
+        world.run()
+    table = open_table(config, NAME, SCHEMA)
+    assert isinstance(table, IcebergTable)
+    if renamed:
+        with table.table.update_schema() as update:
+            update.rename_column("s.a", "c")
+    assert table.compact(1 << 30).files_after == 1
+    (task,) = table.table.scan().plan_files()
+    found = pq.read_table(task.file.file_path.removeprefix("file://")).sort_by("offset").to_pylist()
+    name = "c" if renamed else "a"
+    assert [row["s"] for row in found] == [{name: 0, "b": "b0"}] + [None] * 4
+    if not renamed:
+        assert [row["l"] for row in found] == [[{"a": 0, "b": "b0"}]] + [None] * 4
 
 
 class PlannedRows(ArrowTableRows):
