@@ -5,8 +5,7 @@ and the same by a library for Python (fastavro, protobuf, json) with `pyarrow.ar
 Then whole queries of Spark, ``local[2]`` with one broker, over all ten fields: typed columns, and a
 Python UDF over binary values. CPU seconds say what a core does, whatever else runs on the machine.
 
-Spark's own ``from_avro`` cannot stand beside it: Maven has no spark-avro and no
-spark-sql-kafka-0-10 of the pyspark that this project uses.
+Spark's own ``from_avro`` over its own Kafka source stands beside it, where Maven has their jars.
 """
 
 import io
@@ -22,6 +21,7 @@ import pyarrow as pa
 from google.protobuf import message_factory
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.pandas.types import to_arrow_type
 
 from bench._support import Bench
@@ -40,6 +40,8 @@ from quorate.spark.typed.value_formats import ValueFormat
 from quorate.spark.writing.write_options import parse_write_options
 from quorate.spark.writing.write_task import write_rows
 from quorate.testing import RunningCluster, running_cluster
+from tests.support.kafka_jars import NoKafka
+from tests.support.spark_jars import connector_jars
 
 BATCH_ROWS: Final = 16_000
 """About as many rows as an Arrow batch of the source has."""
@@ -196,7 +198,12 @@ def measure_queries(bench: Bench, cluster: RunningCluster) -> None:
     batches = bench.pick(full=120, quick=10)
     broker = cluster.broker_pid(cluster.broker_ids[0])
     assert broker is not None
-    spark = local_session("quorate-bench")
+    try:
+        jars = connector_jars()
+    except NoKafka as missing:
+        print(f"without Spark's own from_avro: {missing}")
+        jars = []
+    spark = local_session("quorate-bench", settings={"spark.jars": ",".join(map(str, jars))})
     try:
         for case in cases():
             create(cluster, case, batches * BATCH_ROWS)
@@ -205,6 +212,11 @@ def measure_queries(bench: Bench, cluster: RunningCluster) -> None:
             typed()
             samples = bench.repeat(partial(timed, typed, rows, broker))
             bench.row({"case": f"Spark, {case.name}, typed columns"}, samples)
+            if case.name == "avro" and jars:
+                theirs = from_avro_query(spark, cluster, case)
+                theirs()
+                samples = bench.repeat(partial(timed, theirs, rows, broker))
+                bench.row({"case": "Spark, avro, its own from_avro and Kafka source"}, samples)
         for case in cases():
             rows = BATCH_ROWS * max(1, batches // 10)
             by_rows = udf_query(spark, cluster, case, rows)
@@ -229,6 +241,21 @@ def typed_query(spark: SparkSession, cluster: RunningCluster, case: Case) -> Cal
     # Only the ten fields cross from Python to the JVM.
     fields = ", ".join(f"{name} {whole.schema[name].dataType.simpleString()}" for name in names)
     return lambda: reader.schema(fields).load(case.name).agg(*_aggregates()).collect()
+
+
+def from_avro_query(
+    spark: SparkSession, cluster: RunningCluster, case: Case
+) -> Callable[[], object]:
+    """Return the query over Spark's own Kafka source and its own decoder."""
+    frame = (
+        spark.read.format("kafka")
+        .option("kafka.bootstrap.servers", cluster.bootstrap)
+        .option("subscribe", case.name)
+        .load()
+        .select(from_avro("value", case.schema).alias("row"))
+        .select("row.*")
+    )
+    return lambda: frame.agg(*_aggregates()).collect()
 
 
 def udf_query(
