@@ -15,6 +15,7 @@ from pyspark.sql.datasource import InputPartition
 from quorate.pipeline.pipeline_errors import PipelineError
 from quorate.spark.errors import QuorateSourceError, RegistryUnavailable
 from quorate.spark.offset_ranges import OffsetRange
+from quorate.spark.options.option_table import SUBSCRIBE
 from quorate.spark.typed.typed_batches import TypedBatches
 from quorate.tables.data_files import FileLayout, WrittenFile, write_files
 from quorate.tables.dead_letters import DeadLetters
@@ -43,7 +44,8 @@ class LocalRows:
             dead_letters: takes the records that cannot be decoded; without it, one of them ends the
                 batch. It is closed with this object.
         """
-        self._options = source
+        # The reader is given its ranges, so it need not know topics.
+        self._options = {SUBSCRIBE.name: "-", **source}
         self._dead_letters = dead_letters
         self._plan = self._planned()
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="rows")

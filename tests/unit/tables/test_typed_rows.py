@@ -119,6 +119,13 @@ def test_a_registry_that_is_away_leaves_the_schemas_as_they_are(
     rows.close()
 
 
+def test_rows_of_bytes_need_no_topic(cluster: FakeRangeCluster, tmp_path: Path) -> None:
+    ranges = put(cluster, GOOD, [b"x", b"y"])
+    rows = LocalRows({"kafka.bootstrap.servers": cluster.bootstrap}, 1)
+    assert [row["value"] for row in written(rows, tmp_path, ranges)] == [b"x", b"y"]
+    rows.close()
+
+
 def test_without_a_schema_there_are_no_rows_yet(
     cluster: FakeRangeCluster, registry: StubRegistry
 ) -> None:
