@@ -67,6 +67,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "quorate.cli.groups.groups_command:groups",
         "List, describe, reset and delete consumer groups.",
     ),
+    "share-groups": (
+        "quorate.cli.share_groups.share_groups_command:share_groups",
+        "List, describe, reset and delete share groups.",
+    ),
     "transactions": (
         "quorate.cli.transactions.transactions_command:transactions",
         "List, describe and abort transactions, and find hanging ones.",

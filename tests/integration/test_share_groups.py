@@ -9,6 +9,7 @@ from confluent_kafka import Message, ShareConsumer
 from quorate.testing import RunningCluster, running_cluster
 from tests.queues.__main__ import main
 from tests.queues.campaign import CONFIG, Campaign, begin_at_the_earliest, create, fill
+from tests.support.cli import quorate, quorate_error, quorate_json
 from tests.support.whole_cluster import wait_until_whole
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -34,6 +35,11 @@ def consumer(cluster: RunningCluster, group_id: str) -> ShareConsumer:
     )
 
 
+def named(verb: str, cluster: RunningCluster) -> tuple[str, ...]:
+    """The command about the group of the first test."""
+    return "share-groups", verb, "--bootstrap-server", cluster.bootstrap, "--group", "two"
+
+
 def test_kip_932_what_one_worker_does_not_accept_another_gets(cluster: RunningCluster) -> None:
     begin_at_the_earliest(cluster.bootstrap, "two")
     fill(cluster.bootstrap, "released", 10)
@@ -50,7 +56,35 @@ def test_kip_932_what_one_worker_does_not_accept_another_gets(cluster: RunningCl
         rest: list[Message] = []
         while len(rest) < 5:
             rest += second.poll(timeout=5.0)
+        told = quorate_json(*named("describe", cluster))
+        (place,) = told["partitions"]
+        assert (told["state"], len(told["members"]), told["in_flight"]) == ("stable", 1, 5)
+        assert (place["start"], place["lag"]) == (5, 5)
+        assert "lag 5, 5 in flight" in quorate(*named("describe", cluster))
+        assert "NON_EMPTY_GROUP" in quorate_error(*named("delete", cluster))
     assert {one.offset() for one in rest} == {5, 6, 7, 8, 9}
+
+
+def test_kip_932_share_groups_are_administered_by_commands(cluster: RunningCluster) -> None:
+    server = ("--bootstrap-server", cluster.bootstrap)
+    reset = ("share-groups", "reset-offsets", *server, "--group", "reset", "--topic", "released")
+    dry = quorate_json(*reset, "--to-latest", "--dry-run")
+    assert [move["after"] for move in dry["moves"]] == [10]
+    assert "no group" not in quorate(*reset, "--to-offset", "7")
+    assert {"group": "reset", "state": "empty"} in quorate_json("share-groups", "list", *server)
+    with consumer(cluster, "reset") as worker:
+        worker.subscribe(["released"])
+        got: list[Message] = []
+        while len(got) < 3:
+            got += worker.poll(timeout=5.0)
+    assert {one.offset() for one in got} == {7, 8, 9}
+    again = ("share-groups", "reset-offsets", *server, "--group", "reset", "--shift-by", "-2")
+    (move,) = quorate_json(*again)["moves"]
+    assert (move["before"], move["after"]) == (7, 5)
+    quorate("share-groups", "delete", *server, "--group", "reset")
+    assert "GROUP_ID_NOT_FOUND" in quorate_error(
+        "share-groups", "describe", *server, "--group", "reset"
+    )
 
 
 def test_kip_932_a_killed_leader_loses_no_acknowledgement(cluster: RunningCluster) -> None:

@@ -14,6 +14,8 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.admin._resource import ResourceType
 
 from quorate.client.results import NewTopic
+from quorate.client.security import ClientSecurity
+from quorate.client.share_groups import ShareGroups
 from quorate.testing import RunningCluster
 from tests.queues.history import Record
 from tests.queues.ledger import Ledger
@@ -25,6 +27,7 @@ from tests.support.whole_cluster import wait_until_whole
 _LOCK_S: Final = 5
 _SESSION_S: Final = 3
 _PATIENCE_S: Final = 120.0
+_PATIENCE_MS: Final = 30_000
 CONFIG: Final = {
     "broker.session.timeout.ms": _SESSION_S * 1000,
     "offsets.topic.num.partitions": 3,
@@ -120,7 +123,22 @@ class Campaign:
                     wait_until_whole(self._cluster)
                 self._say(f"{kill} of {kills} strikes, {figures(ledger)}")
             self._finish(ledger)
+        self._check_lag(group_id)
         return ledger
+
+    def _check_lag(self, group_id: str) -> None:
+        """Check that the share coordinator has every record as settled, also those that nobody was
+        told about.
+
+        Raises:
+            AssertionError: it has not.
+        """
+        groups = ShareGroups(self._cluster.bootstrap, ClientSecurity(), _PATIENCE_MS)
+        wait_until(
+            lambda: all(one.lag == 0 for one in groups.offsets(group_id)),
+            lambda: f"no lag: {groups.offsets(group_id)}",
+            timeout_s=2 * _LOCK_S,
+        )
 
     def _strike(self) -> None:
         kind = self._choice.choices(["kill", "pause"], weights=[4, 1])[0]

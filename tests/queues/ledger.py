@@ -45,8 +45,8 @@ class Ledger:
     def seen(self, worker: str, records: Iterable[Record]) -> None:
         """Note that a worker got records."""
         with self._lock:
-            self.last_delivery_s = time.monotonic()
             for record in records:
+                self.last_delivery_s = time.monotonic()
                 self.handed_out += 1
                 self._seen.add(record)
                 if record not in self._produced:

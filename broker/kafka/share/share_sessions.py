@@ -54,6 +54,14 @@ IN_FLIGHT: Final = Family(
     "Records from the first that is not accepted or rejected to the last that was handed out.",
     ("group", "topic", "partition"),
 )
+IN_FLIGHT_OF_GROUP: Final = Family(
+    "quorate_share_group_records_in_flight",
+    MetricKind.GAUGE,
+    "ShareGroupMetrics",
+    "InFlightMessageCount",
+    "The same of all partitions of a share group that are led here.",
+    ("group",),
+)
 
 
 class ShareSession:
@@ -176,7 +184,11 @@ class ShareSessionCache:
         yield Sample(SESSIONS, len(self._sessions))
         yield Sample(HANDED_OUT, self._leader.handed_out)
         yield Sample(ACKNOWLEDGED, self._leader.acknowledged)
+        of_groups: Counter[str] = Counter()
         for led in self._leader:
             if led.is_current:
+                of_groups[led.key.group_id] += led.records_in_flight
                 labels = (led.key.group_id, led.tp.topic, str(led.tp.partition))
                 yield Sample(IN_FLIGHT, led.records_in_flight, labels)
+        for group_id, records in of_groups.items():
+            yield Sample(IN_FLIGHT_OF_GROUP, records, (group_id,))
