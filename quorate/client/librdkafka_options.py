@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from quorate.client.admin_options import read_admin_options
-from quorate.client.security import read_options
+from quorate.client.security import ClientSecurity, read_options
 
 
 def as_librdkafka(options: Mapping[str, str]) -> dict[str, str]:
@@ -12,7 +12,11 @@ def as_librdkafka(options: Mapping[str, str]) -> dict[str, str]:
     Raises:
         InvalidOption: an option cannot be used.
     """
-    security = read_options(read_admin_options(options).others).kafka
+    return librdkafka_settings(read_options(read_admin_options(options).others).kafka)
+
+
+def librdkafka_settings(security: ClientSecurity) -> dict[str, str]:
+    """Return checked options of a Kafka listener under the names of librdkafka."""
     found = {
         "security.protocol": security.protocol,
         "ssl.ca.location": security.ca,

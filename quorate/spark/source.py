@@ -14,12 +14,14 @@ from pyspark.sql.types import StructType
 
 from quorate.spark.options.given_options import GivenOptions
 from quorate.spark.options.option_declaration import Scope
-from quorate.spark.options.option_table import INCLUDE_HEADERS
+from quorate.spark.options.option_table import INCLUDE_HEADERS, SHARE_GROUP
 from quorate.spark.options.read_options import read_options_of, stream_options_of
 from quorate.spark.options.spark_properties import table_options, with_table_options
 from quorate.spark.options.typed_options import read_typed_options
 from quorate.spark.reading.batch_reader import QuorateReader
 from quorate.spark.schema import check_projection, source_schema
+from quorate.spark.sharing.share_group_reader import ShareGroupReader
+from quorate.spark.sharing.share_options import share_options_of
 from quorate.spark.streaming.stream_reader import QuorateStreamReader
 from quorate.spark.typed.typed_columns import TypedColumns, TypedSelection, plan_columns
 from quorate.spark.writing.data_writers import QuorateStreamWriter, QuorateWriter
@@ -55,9 +57,12 @@ class QuorateDataSource(DataSource):
         given = GivenOptions(table_options(schema, self.options), Scope.BATCH)
         return QuorateReader(read_options_of(given), schema, self._selection(given, schema))
 
-    def streamReader(self, schema: StructType) -> QuorateStreamReader:
+    def streamReader(self, schema: StructType) -> "QuorateStreamReader | ShareGroupReader":
         """Return a reader of micro-batches of the columns in ``schema``."""
         given = GivenOptions(table_options(schema, self.options), Scope.STREAM)
+        if given.has(SHARE_GROUP):
+            check_projection(schema, include_headers=given[INCLUDE_HEADERS])
+            return ShareGroupReader(share_options_of(given), schema)
         return QuorateStreamReader(
             stream_options_of(given), schema, typed=self._selection(given, schema)
         )

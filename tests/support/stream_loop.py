@@ -87,6 +87,7 @@ def main() -> None:
     }
     source = QuorateDataSource(options)
     reader = source.streamReader(source.schema())
+    assert isinstance(reader, QuorateStreamReader)
     _run(reader, arguments.folder, to_the_end=arguments.to_the_end)
 
 

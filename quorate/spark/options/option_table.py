@@ -247,6 +247,15 @@ COMMIT_GROUP_MAY_GO_BACK: Final = Option(
     doc="Whether a committed offset may go back if the group is ahead of the query. If not, it "
     "stays ahead.",
 )
+SHARE_GROUP: Final[Option[str | None]] = Option(
+    name="shareGroup",
+    kind=TEXT,
+    default=None,
+    scopes=_STREAM,
+    refused_in=_BATCH,
+    doc="The share group (KIP-932) whose records the query takes, instead of offsets. They are "
+    "acknowledged once the batch has succeeded. Only with `subscribe`.",
+)
 GROUP_ID_PREFIX: Final[Option[str | None]] = Option(
     name="groupIdPrefix",
     kind=TEXT,

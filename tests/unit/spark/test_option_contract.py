@@ -227,6 +227,7 @@ ROWS = [
     ),
     text(table.COMMIT_GROUP, READ),
     boolean(table.COMMIT_GROUP_MAY_GO_BACK, READ, default=False),
+    text(table.SHARE_GROUP, {Scope.STREAM}),
     text(table.GROUP_ID_PREFIX, set()),
     formats(table.VALUE_FORMAT),
     formats(table.KEY_FORMAT),
