@@ -9,7 +9,7 @@ from quorate.broker.coordinator.share.led_share_partition import (
     LedSharePartition,
     ShareLeaderParts,
 )
-from quorate.broker.coordinator.share.share_reads import found_batches, read_batches, records_of
+from quorate.broker.coordinator.share.share_reads import batches_for, records_of
 from quorate.broker.coordinator.share.state.acknowledgements import AcknowledgementBatch
 from quorate.broker.coordinator.share.state.acquiring import Wanted
 from quorate.broker.coordinator.share.state.record_state import AcquiredRecords
@@ -237,9 +237,9 @@ class ShareLeader:
             except KafkaError as error:
                 outcomes[one.key] = ShareOutcome(error.code, error.message)
                 continue
-            batches = found_batches(outcome.chunks)
-            read = read_batches(batches, outcome.aborted_transactions)
-            acquired = one.state.acquire(wanted, read, self._parts.clock.now_ms())
+            state = one.state
+            batches, read = batches_for(outcome, state.window.end, wanted.max_records)
+            acquired = state.acquire(wanted, read, self._parts.clock.now_ms())
             one.set_timer()
             if acquired:
                 chunks = tuple(records_of(batches, acquired))

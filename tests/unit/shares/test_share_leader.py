@@ -15,6 +15,7 @@ from quorate.broker.coordinator.share.share_leader import (
     ShareOutcome,
 )
 from quorate.broker.coordinator.share.share_questions import Initialize, Read, Write
+from quorate.broker.coordinator.share.share_reads import batches_for
 from quorate.broker.coordinator.share.state.acknowledgements import (
     ACCEPT,
     RELEASE,
@@ -25,6 +26,7 @@ from quorate.broker.coordinator.share.state.acquiring import Wanted
 from quorate.broker.coordinator.share.state.record_state import AcquiredRecords
 from quorate.broker.coordinator.share.state.stored_state import UNKNOWN_START, SharePartitionKey
 from quorate.broker.quota.client_memory import ResponseLease, ResponseMemory
+from quorate.broker.replication.api import FetchParams, FetchPartition
 from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.broker_replicas import BrokerReplicas
@@ -276,3 +278,31 @@ async def test_kip_932_too_few_bytes_are_waited_for(world: World) -> None:
     assert not waiting.done()
     await world.produce("b" * 100)
     assert list((await waiting).acquired) == taken(0, 1)
+
+
+# -- how much of what was read is looked at --------------------------------------------------------
+
+
+async def test_kip_932_of_a_long_log_only_the_batches_that_are_needed_are_looked_at(
+    world: World,
+) -> None:
+    for number in range(20):
+        await world.produce(str(number))
+    want = FetchPartition(JOBS, 0, 1 << 20)
+    terms = FetchParams(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20)
+    (outcome,) = await world.broker.manager.fetch([want], terms)
+    _, read = batches_for(outcome, 5, 3)
+    assert [batch.first for batch in read] == list(range(8))
+    _, read = batches_for(outcome, 0, 1)
+    assert [batch.first for batch in read] == [0]
+
+
+async def test_kip_932_a_member_gets_records_that_came_back_before_new_ones(world: World) -> None:
+    for number in range(6):
+        await world.produce(str(number))
+    await world.fetch(A, records=3)
+    await world.say(RELEASE, 1, 1)
+    assert list((await world.fetch(B, records=3)).acquired) == [
+        AcquiredRecords(1, 1, 2),
+        AcquiredRecords(3, 4, 1),
+    ]
