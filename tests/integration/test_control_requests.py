@@ -64,6 +64,7 @@ def stage(module_quorate_cluster: ClusterFactory) -> Iterator[Stage]:
             "security.protocol": "PLAINTEXT",
             "broker.session.timeout.ms": 2_000,
             "inter.broker.protocol.version": 2,
+            "auto.leader.rebalance.enable": False,  # The tests alone move leadership.
         },
     )
     with witnesses(cluster, (4, 5)) as stage:

@@ -20,6 +20,7 @@ def cluster() -> Iterator[RunningCluster]:
     with running_cluster(brokers=3, config=CONFIG) as cluster:
         create(cluster, "jobs", 3)
         create(cluster, "released", 1)
+        create(cluster, "administered", 1)
         wait_until_whole(cluster)
         yield cluster
 
@@ -67,13 +68,15 @@ def test_kip_932_what_one_worker_does_not_accept_another_gets(cluster: RunningCl
 
 def test_kip_932_share_groups_are_administered_by_commands(cluster: RunningCluster) -> None:
     server = ("--bootstrap-server", cluster.bootstrap)
-    reset = ("share-groups", "reset-offsets", *server, "--group", "reset", "--topic", "released")
+    fill(cluster.bootstrap, "administered", 10)
+    reset = ("share-groups", "reset-offsets", *server, "--group", "reset")
+    reset = (*reset, "--topic", "administered")
     dry = quorate_json(*reset, "--to-latest", "--dry-run")
     assert [move["after"] for move in dry["moves"]] == [10]
     assert "no group" not in quorate(*reset, "--to-offset", "7")
     assert {"group": "reset", "state": "empty"} in quorate_json("share-groups", "list", *server)
     with consumer(cluster, "reset") as worker:
-        worker.subscribe(["released"])
+        worker.subscribe(["administered"])
         got: list[Message] = []
         while len(got) < 3:
             got += worker.poll(timeout=5.0)

@@ -52,6 +52,10 @@ def begin_at_the_earliest(bootstrap: str, group_id: str) -> None:
         outcome.result()
 
 
+_UNDER_WAY_MAX: Final = 10_000
+"""The most records that a producer has under way: its queue holds 100,000."""
+
+
 def create(cluster: RunningCluster, name: str, partitions: int) -> None:
     """Create a topic with three replicas."""
     with cluster.admin() as admin:
@@ -72,7 +76,8 @@ def fill(bootstrap: str, topic: str, records: int) -> list[Record]:
     producer = Producer(settings)
     for number in range(records):
         producer.produce(topic, str(number).encode(), on_delivery=delivered)
-        producer.poll(0)
+        while len(producer) > _UNDER_WAY_MAX:
+            producer.poll(0.1)
     producer.flush()
     assert len(found) == records
     return found

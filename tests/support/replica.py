@@ -89,11 +89,22 @@ class ReplicaUnderTest:
     def flush(self, offset: int) -> None:
         self._took(self.replica.local_flushed(offset, self.now_ms))
 
-    def fetch(self, broker_id: int, flushed_offset: int, *, broker_epoch: int = 10) -> None:
+    def fetch(
+        self,
+        broker_id: int,
+        flushed_offset: int,
+        *,
+        broker_epoch: int = 10,
+        keeps_deleted: bool = False,
+    ) -> None:
         """A follower's fetch or acknowledgement arrives."""
         self._took(
             self.replica.follower_progress(
-                BrokerId(broker_id), BrokerEpoch(broker_epoch), flushed_offset, self.now_ms
+                BrokerId(broker_id),
+                BrokerEpoch(broker_epoch),
+                flushed_offset,
+                self.now_ms,
+                keeps_deleted=keeps_deleted,
             )
         )
 

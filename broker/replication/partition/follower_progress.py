@@ -29,6 +29,7 @@ class FollowerProgress:
         "broker_epoch",
         "caught_up_ms",
         "flushed_offset",
+        "keeps_deleted",
         "silent_ms",
     )
 
@@ -40,6 +41,9 @@ class FollowerProgress:
         """
         self.broker_epoch = BrokerEpoch(-1)
         self.flushed_offset = UNKNOWN_OFFSET
+        self.keeps_deleted = False
+        """Whether it has records below the leader's log start. Nobody can tell any more whether
+        they are those that the leader had: they may be of a former leader, and never committed."""
         self.caught_up_ms = now_ms if in_sync else NEVER_MS
         self.silent_ms = HEARD_MS
         """The time at which it was found to be silent, or ``HEARD_MS``."""
@@ -47,11 +51,18 @@ class FollowerProgress:
         self._mark_ms = now_ms
 
     def record(
-        self, broker_epoch: BrokerEpoch, flushed_offset: int, leader_end: int, now_ms: int
+        self,
+        broker_epoch: BrokerEpoch,
+        flushed_offset: int,
+        leader_end: int,
+        now_ms: int,
+        *,
+        keeps_deleted: bool,
     ) -> None:
         """Note that this incarnation holds everything below ``flushed_offset`` durably."""
         self.broker_epoch = broker_epoch
         self.flushed_offset = flushed_offset
+        self.keeps_deleted = keeps_deleted
         if flushed_offset >= leader_end:
             self.caught_up_ms = now_ms
         elif flushed_offset >= self._mark_offset:
@@ -96,12 +107,15 @@ class IsrMembershipRule(NamedTuple):
         A member stays unless it lags. Any other follower must have everything that is or may be
         committed: all below the high watermark *and* below the log end with which the leader began
         to lead, which is the start of its epoch or beyond. A new leader's high watermark trails
-        what its predecessor had committed, and a restarted leader's trails its own.
+        what its predecessor had committed, and a restarted leader's trails its own. It must also
+        have deleted what the leader has deleted, or as a leader it could show other records there.
         """
         if follower.is_lagging(self.leader_end, self.now_ms, self.lag_time_max_ms):
             return False
         if is_member:
             return True
+        if follower.keeps_deleted:
+            return False
         return follower.flushed_offset >= max(self.high_watermark, self.led_from_offset)
 
 

@@ -162,14 +162,21 @@ class PartitionReplica(ReplicaState):
         broker_epoch: BrokerEpoch,
         flushed_offset: int,
         now_ms: int,
+        *,
+        keeps_deleted: bool = False,
     ) -> tuple[Effect, ...]:
-        """Note that a follower in this leader epoch is durable below ``flushed_offset`` (C12)."""
+        """Note that a follower in this leader epoch is durable below ``flushed_offset`` (C12).
+
+        ``keeps_deleted`` says whether it has records below the log start of this leader.
+        """
         if self.role is not ReplicaRole.LEADER:
             return NOTHING
         follower = self.followers.get(broker_id)
         if follower is None or broker_epoch < follower.broker_epoch:
             return NOTHING
-        follower.record(broker_epoch, flushed_offset, self.flushed_offset, now_ms)
+        follower.record(
+            broker_epoch, flushed_offset, self.flushed_offset, now_ms, keeps_deleted=keeps_deleted
+        )
         effects = self._advance()
         if broker_id not in self.isr.committed:
             effects += self._maybe_propose(now_ms)

@@ -130,8 +130,9 @@ class ReplicaFetchSession:
         if hosted is None or code != errors_pb2.NONE:
             self._refuse(tip, hosted, code)
             return
+        keeps_deleted = told.log_start_offset < hosted.log.log_start_offset
         effects = hosted.replica.follower_progress(
-            replica_id, broker_epoch, told.flushed_offset, now_ms
+            replica_id, broker_epoch, told.flushed_offset, now_ms, keeps_deleted=keeps_deleted
         )
         self._table.run(hosted, effects)
         position = self._positions.get(tip)

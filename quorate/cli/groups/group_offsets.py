@@ -1,13 +1,15 @@
 """Reads and resets the committed offsets of consumer groups through confluent-kafka."""
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import click
 
+from quorate.cli.groups.moving_coordinators import answer_of
 from quorate.cli.kafka_errors import Troubles
 
 K = TypeVar("K")
@@ -72,7 +74,7 @@ class Groups:
     def all(self) -> list[tuple[str, str]]:
         """Return the name and the state of each group."""
         listed = self._result(
-            self._admin.list_consumer_groups(request_timeout=self._timeout_s), "list groups"
+            lambda: self._admin.list_consumer_groups(request_timeout=self._timeout_s), "list groups"
         )
         for error in listed.errors:
             raise click.ClickException(f"list groups: {self._troubles.with_last(str(error))}")
@@ -84,8 +86,12 @@ class Groups:
         Raises:
             click.ClickException: there is no such group, or no broker answers.
         """
-        futures = self._admin.describe_consumer_groups([group_id], request_timeout=self._timeout_s)
-        described: Description = self._result(futures[group_id], f"describe group {group_id!r}")
+        described: Description = self._result(
+            lambda: self._admin.describe_consumer_groups(
+                [group_id], request_timeout=self._timeout_s
+            )[group_id],
+            f"describe group {group_id!r}",
+        )
         if described.state.name == "DEAD":
             raise click.ClickException(
                 f"there is no group {group_id!r}; `quorate groups list` shows those there are"
@@ -96,10 +102,12 @@ class Groups:
         """Return the offsets that the group has committed, by partition."""
         from confluent_kafka import ConsumerGroupTopicPartitions
 
-        futures = self._admin.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group_id)], request_timeout=self._timeout_s
+        found = self._result(
+            lambda: self._admin.list_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group_id)], request_timeout=self._timeout_s
+            )[group_id],
+            f"offsets of group {group_id!r}",
         )
-        found = self._result(futures[group_id], f"offsets of group {group_id!r}")
         return {
             (tp.topic, tp.partition): tp.offset
             for tp in found.topic_partitions or ()
@@ -167,7 +175,7 @@ class Groups:
         self, partitions: Iterable[Partition], kind: str, *of: int
     ) -> dict[Partition, int]:
         return {
-            tp: self._result(future, f"offsets of {tp[0]}").offset
+            tp: self._result(partial(_itself, future), f"offsets of {tp[0]}").offset
             for tp, future in self._ask_offsets(partitions, kind, *of).items()
         }
 
@@ -200,10 +208,12 @@ class Groups:
         from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
         tps = [TopicPartition(topic, number, at) for (topic, number), at in offsets.items()]
-        futures = self._admin.alter_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group_id, tps)], request_timeout=self._timeout_s
+        done = self._result(
+            lambda: self._admin.alter_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group_id, tps)], request_timeout=self._timeout_s
+            )[group_id],
+            f"reset group {group_id!r}",
         )
-        done = self._result(futures[group_id], f"reset group {group_id!r}")
         refused = [tp for tp in done.topic_partitions or () if tp.error is not None]
         if refused:
             why = "; ".join(f"{tp.topic}-{tp.partition}: {tp.error.str()}" for tp in refused)
@@ -216,20 +226,28 @@ class Groups:
         Raises:
             click.ClickException: the group has members, or does not exist.
         """
-        futures = self._admin.delete_consumer_groups([group_id], request_timeout=self._timeout_s)
-        self._result(futures[group_id], f"delete group {group_id!r}")
+        self._result(
+            lambda: self._admin.delete_consumer_groups([group_id], request_timeout=self._timeout_s)[
+                group_id
+            ],
+            f"delete group {group_id!r}",
+        )
 
-    def _result(self, future: "Future[T]", doing: str) -> T:
+    def _result(self, ask: "Callable[[], Future[T]]", doing: str) -> T:
         from confluent_kafka import KafkaException
 
         try:
-            return future.result(self._timeout_s + 1)
+            return answer_of(ask, self._timeout_s)
         except KafkaException as error:
             why = self._troubles.with_last(error.args[0].str())
             raise click.ClickException(f"{doing}: {why}{_advice(error.args[0].name())}") from error
         except TimeoutError as error:
             why = self._troubles.with_last(f"no answer within {self._timeout_s:g} s")
             raise click.ClickException(f"{doing}: {why}") from error
+
+
+def _itself(future: "Future[T]") -> "Future[T]":
+    return future
 
 
 def _advice(name: str) -> str:

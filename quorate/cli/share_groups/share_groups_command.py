@@ -131,7 +131,7 @@ def _metrics(bootstrap: str, timeout_ms: int) -> "list[Metric] | None":
         with AdminClient(bootstrap, timeout_ms=timeout_ms, options=client_options()) as admin:
             return admin.metrics()
     except QuorateError as error:
-        click.echo(f"records in flight are not known: {error}", err=True)
+        echo(f"records in flight are not known: {error}", err=True)
         return None
 
 

@@ -5,8 +5,9 @@ from typing import Any, Final
 from quorate.broker.coordinator.groups.consumer.consumer_group import ConsumerGroup
 from quorate.broker.coordinator.groups.consumer.consumer_member import ConsumerMember
 from quorate.broker.coordinator.shards.led_partition import LedPartition
+from quorate.broker.replication.partition.follower_progress import FollowerProgress
 from quorate_proto.v1 import errors_pb2
-from tests.sim.mutants import Mutant, Replacement
+from tests.sim.mutants import Mutant, Replacement, nothing
 
 
 def _free_partitions() -> list[Replacement]:
@@ -35,6 +36,11 @@ def _leases() -> list[Replacement]:
     return [(LedPartition, "has_valid_lease", property(lambda self: self.is_led))]
 
 
+def _deleted_records() -> list[Replacement]:
+    never = property(lambda _self: False, nothing)
+    return [(FollowerProgress, "keeps_deleted", never)]
+
+
 MUTANTS: Final = [
     Mutant(
         "free-partitions",
@@ -44,4 +50,9 @@ MUTANTS: Final = [
     Mutant("sessions", "that a member may be silent for its whole session", _sessions),
     Mutant("commit-checks", "that members commit in their own epoch alone", _commit_checks),
     Mutant("leases", "that a coordinator is silent when another may have been elected", _leases),
+    Mutant(
+        "deleted-records",
+        "that a follower joins the ISR once it has deleted what its leader has deleted",
+        _deleted_records,
+    ),
 ]

@@ -11,7 +11,8 @@ from tests.sim.groups.simulator import GROUPS
 from tests.sim.mutants import Mutant
 from tests.sim.world import Violation, World
 
-SEEDS = 3
+SEEDS = (1, 2, 3, 25)
+"""In 25 a former leader came back with records of its own, below its leader's log start."""
 SOAK_SEEDS = 1_000
 TIP = TopicIdPartition(TopicId(bytes(16)), 0)
 
@@ -33,12 +34,12 @@ def checker_of(*members: FakeMember, is_lossy: bool = False) -> tuple[World, Gro
 @pytest.mark.timeout(120)
 def test_no_promise_to_a_group_is_broken_in_any_of_these_runs() -> None:
     commits = assignments = 0
-    for outcome in GROUPS.run(range(1, SEEDS + 1)):
+    for outcome in GROUPS.run(SEEDS):
         assert outcome.violation is None, GROUPS.report(outcome)
         commits += outcome.commits
         assignments += outcome.assignments
-    assert commits > 20 * SEEDS, "hardly anything was committed in these runs"
-    assert assignments > 4 * SEEDS
+    assert commits > 20 * len(SEEDS), "hardly anything was committed in these runs"
+    assert assignments > 4 * len(SEEDS)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])

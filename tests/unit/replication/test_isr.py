@@ -119,6 +119,23 @@ def test_c13_below_the_watermark_is_not_admitted() -> None:
     assert not replica.proposals
 
 
+def test_c13_who_has_records_that_the_leader_has_deleted_is_not_admitted() -> None:
+    """They may be of a former leader and never committed: the leader cannot tell any more."""
+    replica = caught_up_leader(isr=(1, 2))
+    replica.fetch(3, 10, keeps_deleted=True)
+    replica.tick_at(replica.now_ms + 1_000)
+    assert not replica.proposals
+    replica.fetch(3, 10)
+    assert replica.proposed == (1, 2, 3)
+
+
+def test_c13_a_member_stays_while_it_deletes_a_little_later_than_its_leader() -> None:
+    replica = caught_up_leader(isr=(1, 2))
+    replica.fetch(2, 10, keeps_deleted=True)
+    replica.tick_at(replica.now_ms + LAG_TIME_MAX_MS // 2)
+    assert not replica.proposals
+
+
 def test_c13_an_addition_names_the_incarnation_that_caught_up() -> None:
     replica = caught_up_leader(isr=(1, 2))
     replica.fetch(3, 10, broker_epoch=77)
