@@ -69,8 +69,8 @@ def test_kip_932_what_one_worker_does_not_accept_another_gets(cluster: RunningCl
 def test_kip_932_share_groups_are_administered_by_commands(cluster: RunningCluster) -> None:
     server = ("--bootstrap-server", cluster.bootstrap)
     fill(cluster.bootstrap, "administered", 10)
-    reset = ("share-groups", "reset-offsets", *server, "--group", "reset")
-    reset = (*reset, "--topic", "administered")
+    of_group = ("share-groups", "reset-offsets", *server, "--group", "reset")
+    reset = (*of_group, "--topic", "administered")
     dry = quorate_json(*reset, "--to-latest", "--dry-run")
     assert [move["after"] for move in dry["moves"]] == [10]
     assert "no group" not in quorate(*reset, "--to-offset", "7")
@@ -81,8 +81,7 @@ def test_kip_932_share_groups_are_administered_by_commands(cluster: RunningClust
         while len(got) < 3:
             got += worker.poll(timeout=5.0)
     assert {one.offset() for one in got} == {7, 8, 9}
-    again = ("share-groups", "reset-offsets", *server, "--group", "reset", "--shift-by", "-2")
-    (move,) = quorate_json(*again)["moves"]
+    (move,) = quorate_json(*of_group, "--shift-by", "-2")["moves"]
     assert (move["before"], move["after"]) == (7, 5)
     quorate("share-groups", "delete", *server, "--group", "reset")
     assert "GROUP_ID_NOT_FOUND" in quorate_error(
