@@ -80,6 +80,7 @@ class ConsumerGroupShard(ShardDependencies):
             )
             self._write(known, records)
         await self._until_written(known)
+        group.require_present(subscribed.member)
         return answer
 
     async def _consumer_leaves(self, group_id: str, request: HeartbeatRequest) -> HeartbeatAnswer:

@@ -75,6 +75,7 @@ class MixedGroupShard(ConsumerGroupShard):
         answer = group.joined(subscribed.member, self._clock.now_ms())
         self._set_timer(known)
         await self._until_written(known)
+        group.require_present(subscribed.member)
         return answer
 
     async def _until_target(

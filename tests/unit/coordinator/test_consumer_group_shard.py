@@ -239,6 +239,21 @@ async def test_a_group_has_the_session_timeout_that_is_set_for_it(place: Place) 
     assert consumer_group(shard).is_empty
 
 
+async def test_who_was_removed_while_the_log_took_its_time_is_not_told_of_partitions(
+    place: Place,
+) -> None:
+    place.topics.create("orders", 4)
+    shard = await place.lead()
+    place.log.delay_s = 60.0
+    asked = beat(shard, joins("a"))
+    await pass_time(50)
+    assert consumer_group(shard).is_empty, "its session has ended"
+    await pass_time(150)
+    with pytest.raises(KafkaError) as refused:
+        await asked
+    assert refused.value.code == errors_pb2.UNKNOWN_MEMBER_ID
+
+
 async def test_no_session_ends_while_the_coordinator_may_not_answer(place: Place) -> None:
     place.topics.create("orders", 4)
     shard = await place.lead()

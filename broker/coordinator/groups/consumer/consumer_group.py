@@ -86,6 +86,18 @@ class ConsumerGroup(ClassicMembers):
         assigned = current.assigned if tells else None
         return HeartbeatAnswer(member.member_id, current.epoch, assigned), records
 
+    def require_present(self, member: ConsumerMember) -> None:
+        """Check that a member is still one, when what it was to be told is in the log at last.
+
+        The log may have taken so long that the member was removed meanwhile, and others have its
+        partitions.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID.
+        """
+        if self.members.get(member.member_id) is not member:
+            raise self._unknown(f"member {member.member_id!r}")
+
     def _target_for(self, member: ConsumerMember) -> ReconciliationTarget:
         names = self.regexes.topics_of(member.metadata)
 
