@@ -69,6 +69,10 @@ def test_kip_932_what_one_worker_does_not_accept_another_gets(cluster: RunningCl
 def test_kip_932_share_groups_are_administered_by_commands(cluster: RunningCluster) -> None:
     server = ("--bootstrap-server", cluster.bootstrap)
     fill(cluster.bootstrap, "administered", 10)
+    group = ("--entity-type", "groups", "--entity-name", "reset")
+    earliest = ("--add-config", "share.auto.offset.reset=earliest")
+    quorate("configs", "--alter", *group, *earliest, *server)
+    assert "share.auto.offset.reset=earliest" in quorate("configs", "--describe", *group, *server)
     of_group = ("share-groups", "reset-offsets", *server, "--group", "reset")
     reset = (*of_group, "--topic", "administered")
     dry = quorate_json(*reset, "--to-latest", "--dry-run")

@@ -23,6 +23,7 @@ KINDS: Final[Mapping[frozenset[str], str]] = {
     frozenset({"topics"}): "quorate.cli.configs.kinds.resource_configs:TOPICS",
     frozenset({"brokers"}): "quorate.cli.configs.kinds.resource_configs:BROKERS",
     frozenset({"broker-loggers"}): "quorate.cli.configs.kinds.resource_configs:BROKER_LOGGERS",
+    frozenset({"groups"}): "quorate.cli.configs.kinds.resource_configs:GROUPS",
     frozenset({"users"}): "quorate.cli.configs.kinds.user_configs:USERS",
     frozenset({"clients"}): "quorate.cli.configs.kinds.quota_configs:QUOTAS",
     frozenset({"ips"}): "quorate.cli.configs.kinds.quota_configs:QUOTAS",
@@ -128,6 +129,8 @@ def configs(
           --entity-type users --entity-name anna --entity-type clients --entity-default
       quorate configs --alter --add-config connection_creation_rate=20 \\
           --entity-type ips --entity-default
+      quorate configs --alter --add-config share.auto.offset.reset=earliest \\
+          --entity-type groups --entity-name workers
       quorate configs --alter --entity-type broker-loggers --entity-name 1 \\
           --add-config quorate.broker.replication=DEBUG
     """

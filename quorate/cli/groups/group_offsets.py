@@ -94,7 +94,8 @@ class Groups:
         )
         if described.state.name == "DEAD":
             raise click.ClickException(
-                f"there is no group {group_id!r}; `quorate groups list` shows those there are"
+                f"there is no group {group_id!r}; `quorate groups list` shows those there are, and "
+                "`quorate share-groups list` the share groups"
             )
         return described
 

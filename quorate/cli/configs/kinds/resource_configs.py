@@ -1,4 +1,4 @@
-"""Configuration of topics and of brokers."""
+"""Configuration of topics, of brokers and of groups."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -148,3 +148,13 @@ BROKER_LOGGERS: Final = ResourceConfigs(
     source="DYNAMIC_BROKER_LOGGER_CONFIG",
 )
 """The levels of the loggers of a broker, which last until it is restarted."""
+
+
+def _no_list(_admin: "AdminClient") -> list[str]:
+    raise click.UsageError(
+        "which one? Give --entity-name: a group need not exist to be configured, so there is no "
+        "list of them"
+    )
+
+
+GROUPS: Final = ResourceConfigs("groups", "group", known=_no_list, source="GROUP_CONFIG")
