@@ -1,6 +1,7 @@
 """Moves of replicas between the log folders of a broker (KIP-113), with clients meanwhile."""
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -213,3 +214,69 @@ async def test_what_cannot_be_moved_is_refused(cluster: ReplicaCluster, tmp_path
     assert await move(later, chosen) == errors_pb2.REPLICA_NOT_AVAILABLE
     await cluster.create_topic("later", (1,))
     assert node.hosted("later").log.directory == chosen, "though another has fewer"
+
+
+async def test_a_copy_of_what_was_truncated_meanwhile_never_counts(tmp_path: Path) -> None:
+    """A follower moves, and its leader dies, after all was copied and before the copy counts."""
+    async with ReplicaCluster(tmp_path, disks=2) as cluster:
+        await cluster.start(1, 2, 3)
+        await cluster.create_topic("t", (1, 2, 3))
+        await cluster.nodes[1].produce("t", *batches("common", 10))
+        await cluster.settled("t", 1, 2, 3)
+        await cluster.stop(3)
+        await cluster.nodes[1].produce("t", *batches("not committed", 10), acks=1)
+        await cluster.settled("t", 1, 2)
+        node = cluster.nodes[2]
+        mover = node.manager._mover
+        is_copied, may_go_on, real = asyncio.Event(), asyncio.Event(), mover._fresh_image
+
+        async def image_in_time() -> object:
+            is_copied.set()
+            await may_go_on.wait()
+            return await real()
+
+        mover._fresh_image = image_in_time  # type: ignore[assignment]
+        disk = other_disk(node)
+        assert await node.manager.move_replica(TP, disk) == errors_pb2.NONE
+        await is_copied.wait()
+        await cluster.stop(1)
+        await cluster.start(3)
+        await cluster.elect("t", 3, isr=(3, 2))
+        await cluster.nodes[3].produce("t", *batches("committed", 20))
+        await cluster.settled("t", 2, 3)
+        may_go_on.set()
+        await moved(node, disk)
+        await cluster.nodes[3].produce("t", batch("last"))
+        await cluster.settled("t", 2, 3)
+        assert node.log_bytes("t") == cluster.nodes[3].log_bytes("t")
+
+
+async def test_a_replica_moves_off_a_full_disk(cluster: ReplicaCluster) -> None:
+    node = cluster.nodes[1]
+    await node.produce("t", *batches("v", 20))
+    store = node.manager.table.store.store_of(node.hosted("t").log)
+    store.writer.space.note_full(OSError(errno.ENOSPC, "full"))
+    assert store.is_full
+    disk = other_disk(node)
+    assert await node.manager.move_replica(TP, disk) == errors_pb2.NONE
+    await moved(node, disk)
+    assert node.hosted("t").log.log_end_offset == 20
+
+
+async def test_a_copy_beside_the_log_itself_is_given_up_at_the_start(
+    cluster: ReplicaCluster,
+) -> None:
+    """It is left of a move from a folder that was missing while the partition was made anew."""
+    node = cluster.nodes[1]
+    await node.produce("t", *batches("v", 20))
+    log = node.hosted("t").log
+    store = node.manager.table.store.store_of(log)
+    store.create_future(log)
+    await store.writer.settle()
+    for _ in range(2):
+        await cluster.stop(1)
+        await cluster.start(1)
+        await cluster.tell("t")
+        node = cluster.nodes[1]
+        assert contents(node).count(1) == 1, "the log, and no copy"
+        assert node.hosted("t").log.log_end_offset == 20

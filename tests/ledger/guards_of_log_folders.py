@@ -71,4 +71,33 @@ MUTANTS: Final = (
         "if True:",
         f"{_MOVES}::test_a_replica_stops_only_for_what_came_last",
     ),
+    CodeMutant(
+        "move-absent-folder",
+        f"{_DIRECTORIES}.settle_duplicates",
+        "and not may_differ",
+        "",
+        f"{_TESTS}/test_log_directories.py::"
+        "test_a_log_that_went_on_while_its_copy_was_missing_is_not_deleted",
+    ),
+    CodeMutant(
+        "move-copy-beside-log",
+        f"{_DIRECTORIES}.settle_duplicates",
+        "tip in store.logs or ",
+        "",
+        f"{_MOVES}::test_a_copy_beside_the_log_itself_is_given_up_at_the_start",
+    ),
+    CodeMutant(
+        "move-truncated",
+        "quorate.broker.replication.moving.replica_mover:ReplicaMover._finish",
+        "if self._copied != (source, source.truncations):",
+        "if False:",
+        f"{_MOVES}::test_a_copy_of_what_was_truncated_meanwhile_never_counts",
+    ),
+    CodeMutant(
+        "move-off-full-disk",
+        "quorate.broker.replication.moving.replica_mover:ReplicaMover._finish",
+        "if not store.is_full:",
+        "if True:",
+        f"{_MOVES}::test_a_replica_moves_off_a_full_disk",
+    ),
 )

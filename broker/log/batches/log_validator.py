@@ -173,7 +173,7 @@ class LogValidator:
                 f"of its records, {_PROBLEMS[answer.status]}",
             )
         if names is not None:
-            names.look(data, begin, header.record_count, where)
+            names.look(data[: begin + size], begin, header.record_count, where)
         return answer
 
     def _decompress(self, batch: Batch, max_bytes: int, where: Where) -> int:

@@ -17,7 +17,10 @@ from quorate_proto.v1 import errors_pb2
 
 PREFIX_BYTES: Final = 5
 RECORDS_MAX: Final = 200_000
-"""The most records of a batch. They are looked at in Python, a few hundred thousand a second."""
+"""The most records of a request to a partition. They are looked at in Python, a few hundred
+thousand a second."""
+IDS_MAX: Final = 10_000
+"""The most schemas that they name: the registry is asked about each."""
 SLICE_RECORDS: Final = 500
 """After so many records, other threads get their turn: the event loop is one of them."""
 LISTED_MAX: Final = 500
@@ -47,11 +50,12 @@ class SchemaNames:
         Raises:
             KafkaError: MESSAGE_TOO_LARGE, there are too many of them.
         """
-        if count > RECORDS_MAX:
+        if self._count + count > RECORDS_MAX or len(self.ids) > IDS_MAX:
             raise KafkaError(
                 errors_pb2.MESSAGE_TOO_LARGE,
-                f"{where}: a batch has {count} records, and one whose schemas are validated has at "
-                f"most {RECORDS_MAX}; send smaller batches",
+                f"{where}: a request has {self._count + count} records that name "
+                f"{len(self.ids)} schemas; where schemas are validated, {RECORDS_MAX} records and "
+                f"{IDS_MAX} schemas are allowed; send smaller batches",
             )
         content = bytes(records[begin:])
         at = 0

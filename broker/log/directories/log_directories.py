@@ -219,17 +219,22 @@ class LogDirectories:
         """Serve each log from one folder, when the folders were opened.
 
         A move that was interrupted may have left two that are equal: the one that it was moved to
-        counts, and the other is deleted. Otherwise a folder that was not absent serves it.
+        counts, and the other is deleted, unless one of the folders was absent: the other log may
+        have gone on meanwhile. Then a folder that was not absent serves it.
         """
         for store in self.stores:
             for tip in tuple(store.logs):
-                newest = max(one.logs[tip].placement for one in self.stores if tip in one.logs)
-                if store.logs[tip].placement < newest:
+                here = [one for one in self.stores if tip in one.logs]
+                newest = max(one.logs[tip].placement for one in here)
+                may_differ = any(self.absence_of(one) is not None for one in here)
+                if store.logs[tip].placement < newest and not may_differ:
                     await store.delete(tip)
         self._supersede_duplicates()
         for store in self.stores:
             for tip, future in tuple(store.futures.items()):
-                if tip not in self.logs and not self.missing:
+                # A copy beside the log itself is of no use: the log was made anew in the folder
+                # that it was to be moved to.
+                if tip in store.logs or (tip not in self.logs and not self.missing):
                     await store.delete_future(future)
 
     def _supersede_duplicates(self) -> None:

@@ -31,7 +31,7 @@ from quorate_proto.v1 import errors_pb2
 
 log = logging.getLogger(__name__)
 
-PIECE_BYTES: Final = 1 << 20
+PIECE_BYTES: Final = 256 << 10
 """The bytes that are read at once. About so many are left when the replica stops."""
 
 RETRY_S: Final = 1.0
@@ -53,6 +53,10 @@ def fresh_image(quorum: QuorumReader, metadata: ImageReader) -> FreshImage:
     return read
 
 
+class CopyOutdated(Exception):
+    """The log was truncated after it was copied."""
+
+
 class MoveEnded(Exception):
     """The move cannot go on: its replica is gone, or its disk has failed."""
 
@@ -68,6 +72,8 @@ class ReplicaMover:
         self._fresh_image = fresh_image
         self._turn = asyncio.Lock()
         self._moves: dict[TopicIdPartition, asyncio.Task[None]] = {}
+        self._copied: tuple[PartitionLog, int] | None = None
+        """The log that the move in turn copies, and how often it had been truncated then."""
         self._finishing: asyncio.Task[bool] | None = None
         """The end of a move, which must not be interrupted."""
         self._tasks = BackgroundTasks()
@@ -142,7 +148,7 @@ class ReplicaMover:
     ) -> None:
         async with self._turn:
             try:
-                await future.truncate_fully_and_start_at(self._source(tip).log_start_offset)
+                self._copied = None
                 while not await self._attempt(tip, future, destination):
                     await asyncio.sleep(RETRY_S)
                 log.info("%r is in %s now", future, destination.directory)
@@ -169,6 +175,8 @@ class ReplicaMover:
         self._finishing = asyncio.ensure_future(self._commands.replace_log(hosted, image, finish))
         try:
             return await asyncio.shield(self._finishing)
+        except CopyOutdated:
+            return False
         finally:
             self._finishing = None
 
@@ -176,12 +184,12 @@ class ReplicaMover:
         self, tip: TopicIdPartition, future: PartitionLog, destination: LogManager
     ) -> None:
         """Copy at the configured pace, until a piece reaches the end of what is durable."""
-        source = self._source(tip)
-        truncations = source.truncations
         while True:
-            if self._source(tip) is not source or source.truncations != truncations:
-                source, truncations = self._source(tip), self._source(tip).truncations
+            source = self._source(tip)
+            if self._copied != (source, source.truncations):
+                self._copied = source, source.truncations
                 await future.truncate_fully_and_start_at(source.log_start_offset)
+                continue
             if future.log_end_offset < source.log_start_offset:
                 await future.truncate_fully_and_start_at(source.log_start_offset)
             durable = source.flushed_offset
@@ -189,6 +197,7 @@ class ReplicaMover:
             if not size or future.log_end_offset >= durable:
                 return
             await destination.writer.wait_for_room()
+            await destination.writer.wait_for_turn()
             await self._pause(size)
 
     async def _pause(self, size: int) -> None:
@@ -212,8 +221,11 @@ class ReplicaMover:
         after a crash, it does not matter which of the two counts.
         """
         source = hosted.log
+        if self._copied != (source, source.truncations):
+            raise CopyOutdated
         store = self._table.store.store_of(source)
-        await store.writer.settle()
+        if not store.is_full:  # Off a full disk a replica can move, too: the copy counts anyway.
+            await store.writer.settle()
         while await _copy_piece(source, future, source.log_end_offset):
             await destination.writer.wait_for_room()
         await destination.writer.settle()

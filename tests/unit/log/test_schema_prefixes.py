@@ -2,6 +2,8 @@
 
 import time
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,8 +11,11 @@ from hypothesis import strategies as st
 
 from quorate.broker.common.errors import InvalidRecords, KafkaError
 from quorate.broker.log.batches import schema_prefixes
-from quorate.broker.log.batches.record_batch import HEADER_BYTES
+from quorate.broker.log.batches.admission import AppendOrigin
+from quorate.broker.log.batches.log_validator import IN_A_THREAD, LogValidator
+from quorate.broker.log.batches.record_batch import HEADER_BYTES, Where
 from quorate.broker.log.batches.schema_prefixes import NamedParts, SchemaNames
+from quorate.broker.log.batches.topic_timestamps import AS_SENT
 from quorate_proto.v1 import errors_pb2
 from tests.support.record_batches import Record, encode_batch
 
@@ -99,13 +104,45 @@ def test_a_refusal_lists_only_some_records() -> None:
     assert len(refused(looked_at(VALUES, batch), 1)) == schema_prefixes.LISTED_MAX
 
 
-def test_a_batch_of_very_many_records_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_many_records_of_one_request_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema_prefixes, "RECORDS_MAX", 3)
     batch = [Record(n, value=named(1)) for n in range(4)]
-    with pytest.raises(KafkaError, match="a batch has 4 records") as raised:
-        looked_at(VALUES, batch)
-    assert raised.value.code == errors_pb2.MESSAGE_TOO_LARGE
+    for batches in ([batch], [batch[:2], batch[:2]]):
+        with pytest.raises(KafkaError, match="a request has 4 records") as raised:
+            looked_at(VALUES, *batches)
+        assert raised.value.code == errors_pb2.MESSAGE_TOO_LARGE
     assert looked_at(VALUES, batch[:3]).ids == {1: [0, 1, 2]}
+
+
+def test_very_many_schemas_of_one_request_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema_prefixes, "IDS_MAX", 2)
+    batches = [[Record(0, value=named(schema_id))] for schema_id in range(4)]
+    with pytest.raises(KafkaError, match="that name 3 schemas"):
+        looked_at(VALUES, *batches)
+    assert len(looked_at(VALUES, *batches[:3]).ids) == 3
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_only_the_batch_is_looked_at_and_not_the_buffer_that_it_lies_in(
+    codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch of one record must not cost as much as the largest one before it."""
+    seen: list[int] = []
+    look = SchemaNames.look
+
+    def noted(self: SchemaNames, records: memoryview, begin: int, count: int, where: Where) -> None:
+        seen.append(len(records) - begin)
+        look(self, records, begin, count, where)
+
+    monkeypatch.setattr(SchemaNames, "look", noted)
+    large = encode_batch([Record(0, value=named(1, bytes(100_000)))], codec=codec)
+    small = encode_batch([Record(0, value=named(1))], codec=codec)
+    log: Any = SimpleNamespace(max_batch_bytes=1 << 20, needs_keys=False, storing=AS_SENT)
+    LogValidator(IN_A_THREAD).validate(
+        bytearray(large + small), log, AppendOrigin.CLIENT, 0, "t-0", SchemaNames(VALUES)
+    )
+    assert seen[0] > 100_000
+    assert seen[1] < 100
 
 
 def test_other_threads_get_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:

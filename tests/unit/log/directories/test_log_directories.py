@@ -252,3 +252,29 @@ async def test_a_copy_whose_replica_is_gone_is_deleted(paths: list[Path]) -> Non
     async with opened_folders(paths) as folders:
         assert [len(store.logs) for store in folders.stores] == [0, 1]
         assert not any(store.futures for store in folders.stores)
+
+
+async def test_a_log_that_went_on_while_its_copy_was_missing_is_not_deleted(
+    paths: list[Path],
+) -> None:
+    """A crash came before the old log of a move was deleted, and took the new folder away."""
+    async with opened_folders(paths) as folders:
+        (log,) = create(folders, 1)
+        old = folders.store_of(log)
+        new = next(one for one in folders.stores if one is not old)
+        log.append_as_leader(BATCH, EPOCH)
+        await old.writer.settle()
+        future = new.create_future(log)
+        future.append_as_follower(b"".join(log.read(0, 1 << 20, 1).chunks))
+        await new.promote(future)
+    away = new.directory.with_name("away")
+    new.directory.rename(away)
+    async with opened_folders(paths) as folders:
+        await folders.note_absences(Absence(b"incarnation", 1, 1))
+        for _ in range(5):
+            folders.logs[tip(0)].append_as_leader(BATCH, EPOCH)
+        await folders.stores[0].writer.settle()
+    shutil.rmtree(new.directory, ignore_errors=True)
+    away.rename(new.directory)
+    async with opened_folders(paths) as folders:
+        assert folders.logs[tip(0)].log_end_offset == 6
