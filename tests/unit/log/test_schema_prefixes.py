@@ -139,7 +139,7 @@ def test_only_the_batch_is_looked_at_and_not_the_buffer_that_it_lies_in(
     small = encode_batch([Record(0, value=named(1))], codec=codec)
     log: Any = SimpleNamespace(max_batch_bytes=1 << 20, needs_keys=False, storing=AS_SENT)
     LogValidator(IN_A_THREAD).validate(
-        bytearray(large + small), log, AppendOrigin.CLIENT, 0, "t-0", SchemaNames(VALUES)
+        large + small, log, AppendOrigin.CLIENT, 0, "t-0", SchemaNames(VALUES)
     )
     assert seen[0] > 100_000
     assert seen[1] < 100
