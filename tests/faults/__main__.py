@@ -10,10 +10,10 @@ import secrets
 import shutil
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from tests.faults.run import run
+from tests.support.timed_lines import timed_lines
 
 
 def main() -> int:
@@ -30,12 +30,7 @@ def main() -> int:
     )
     parser.add_argument("--keep", action="store_true", help="leave the folder of a failure")
     options = parser.parse_args()
-    began = time.monotonic()
-
-    def say(line: str) -> None:
-        sys.stdout.write(f"{time.monotonic() - began:6.1f} s  {line}\n")
-        sys.stdout.flush()
-
+    say = timed_lines()
     say(f"seed {options.seed}")
     folder = Path(tempfile.mkdtemp(prefix="quorate-faults-"))
     failed = True

@@ -74,7 +74,7 @@ MUTANTS: Final = (
     CodeMutant(
         "move-absent-folder",
         f"{_DIRECTORIES}.settle_duplicates",
-        "and not may_differ",
+        "and absent.isdisjoint(here)",
         "",
         f"{_TESTS}/test_log_directories.py::"
         "test_a_log_that_went_on_while_its_copy_was_missing_is_not_deleted",

@@ -7,8 +7,8 @@ With one folder every call goes straight through to it.
 
 import asyncio
 import logging
-from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import ChainMap, Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Final, cast
 
@@ -222,14 +222,15 @@ class LogDirectories:
         counts, and the other is deleted, unless one of the folders was absent: the other log may
         have gone on meanwhile. Then a folder that was not absent serves it.
         """
-        for store in self.stores:
-            for tip in tuple(store.logs):
-                here = [one for one in self.stores if tip in one.logs]
-                newest = max(one.logs[tip].placement for one in here)
-                may_differ = any(self.absence_of(one) is not None for one in here)
-                if store.logs[tip].placement < newest and not may_differ:
+        absent = {store for store in self.stores if self.absence_of(store) is not None}
+        count = Counter(tip for store in self.stores for tip in store.logs)
+        for tip in [tip for tip, folders in count.items() if folders > 1]:
+            here = [store for store in self.stores if tip in store.logs]
+            newest = max(store.logs[tip].placement for store in here)
+            for store in here:
+                if store.logs[tip].placement < newest and absent.isdisjoint(here):
                     await store.delete(tip)
-        self._supersede_duplicates()
+        self._supersede_duplicates(absent)
         for store in self.stores:
             for tip, future in tuple(store.futures.items()):
                 # A copy beside the log itself is of no use: the log was made anew in the folder
@@ -237,11 +238,9 @@ class LogDirectories:
                 if tip in store.logs or (tip not in self.logs and not self.missing):
                     await store.delete_future(future)
 
-    def _supersede_duplicates(self) -> None:
-        absent = {key for key, one in self._known.folders.items() if one.absence is not None}
+    def _supersede_duplicates(self, absent: Set[LogManager]) -> None:
         served: dict[TopicIdPartition, LogManager] = {}
-        ranked = sorted(self._by_id.items(), key=lambda one: one[0] in absent)
-        for _, store in ranked:
+        for store in sorted(self.stores, key=lambda store: store in absent):
             for tip in tuple(store.logs):
                 first = served.setdefault(tip, store)
                 if first is not store:

@@ -9,12 +9,12 @@ import secrets
 import shutil
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from quorate.testing import running_cluster
 from tests.clients.applications import connect, streams
 from tests.clients.suites.java_build import NotBuilt
+from tests.support.timed_lines import timed_lines
 
 APPLICATIONS = {"connect": connect.run, "streams": streams.run}
 
@@ -31,12 +31,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=secrets.randbelow(2**31))
     parser.add_argument("--keep", action="store_true", help="leave the folder of a failure")
     options = parser.parse_args()
-    began = time.monotonic()
-
-    def say(line: str) -> None:
-        sys.stdout.write(f"{time.monotonic() - began:6.1f} s  {line}\n")
-        sys.stdout.flush()
-
+    say = timed_lines()
     say(f"seed {options.seed}")
     folder = Path(tempfile.mkdtemp(prefix="quorate-applications-"))
     failed = True

@@ -15,6 +15,7 @@ from quorate.cluster.cluster_ports import PortReservation
 from quorate.testing import RunningCluster
 from tests.clients.applications.committed import committed_records
 from tests.clients.applications.kills import Say, kill_in_turn
+from tests.clients.applications.loads import in_background
 from tests.clients.applications.workers import running_workers
 from tests.support.waiting import wait_until
 
@@ -112,21 +113,14 @@ def _configure(port: int, source: Path) -> bool:
 def _lines(source: Path) -> Iterator[list[str]]:
     """Append lines until the end; yield them, complete afterwards."""
     written: list[str] = []
-    may_go_on = threading.Event()
-    may_go_on.set()
 
-    def write() -> None:
+    def write(is_over: threading.Event) -> None:
         with source.open("a", buffering=1) as file:
-            while may_go_on.is_set():
+            while not is_over.is_set():
                 line = f"line {len(written)}"
                 file.write(line + "\n")
                 written.append(line)
                 time.sleep(_PAUSE_S)
 
-    thread = threading.Thread(target=write, name="lines")
-    thread.start()
-    try:
+    with in_background(write, "lines"):
         yield written
-    finally:
-        may_go_on.clear()
-        thread.join()

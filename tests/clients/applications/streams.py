@@ -19,6 +19,7 @@ from quorate.client.results import NewTopic
 from quorate.testing import RunningCluster
 from tests.clients.applications.committed import committed_records
 from tests.clients.applications.kills import Say, kill_in_turn
+from tests.clients.applications.loads import in_background
 from tests.clients.applications.workers import running_workers
 
 PARTITIONS: Final = 4
@@ -61,8 +62,6 @@ def _words(bootstrap: str, seed: int) -> Iterator[Counter[str]]:
     """Produce words until the end; yield how often each was acknowledged, complete afterwards."""
     acknowledged: Counter[str] = Counter()
     failures: list[str] = []
-    may_go_on = threading.Event()
-    may_go_on.set()
 
     def delivered(error: KafkaError | None, message: Message) -> None:
         if error is not None:
@@ -70,24 +69,19 @@ def _words(bootstrap: str, seed: int) -> Iterator[Counter[str]]:
         else:
             acknowledged[(message.value() or b"").decode()] += 1
 
-    def produce() -> None:
+    def produce(is_over: threading.Event) -> None:
         chance = random.Random(seed)
         producer = Producer(
             {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 2}
         )
-        while may_go_on.is_set():
+        while not is_over.is_set():
             producer.produce("words", chance.choice(_VOCABULARY).encode(), on_delivery=delivered)
             producer.poll(0)
             time.sleep(_PAUSE_S)
         assert producer.flush(60) == 0
 
-    thread = threading.Thread(target=produce, name="words")
-    thread.start()
-    try:
+    with in_background(produce, "words"):
         yield acknowledged
-    finally:
-        may_go_on.clear()
-        thread.join()
     assert not failures, f"{len(failures)} words were not acknowledged: {failures[0]}"
 
 
