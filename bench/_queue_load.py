@@ -22,9 +22,9 @@ _LEFT_ALONE: Final = frozenset({errors_pb2.NONE})
 
 
 class Taken(NamedTuple):
-    """What workers have taken: ``records`` accepted and answered in ``elapsed_s``, the time from
-    asking to getting for each fetch that brought something, and how long after the death of half
-    of the workers the last of their records came again."""
+    """The work of all workers: ``records`` were accepted and answered in ``elapsed_s``. It has the
+    time from asking to getting for each fetch that brought something, and how long after the death
+    of half of the workers the last of their records came again."""
 
     records: int
     elapsed_s: float

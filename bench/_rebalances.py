@@ -33,8 +33,9 @@ Place: TypeAlias = tuple[bytes, int]
 
 
 class Change(NamedTuple):
-    """What a change cost: the time until all members had what they are to have, the most heartbeats
-    of one member, and the longest time in which a member that was there before had nothing."""
+    """The cost of a change: the time until all members had what they are to have, the most
+    heartbeats of one member, and the longest time in which a member that was there before had
+    nothing."""
 
     settled_s: float
     heartbeats: int

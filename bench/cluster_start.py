@@ -21,7 +21,7 @@ from quorate.testing import running_cluster
 
 WAYS: Final = {"forked": True, "started": False}
 REST_S: Final = 2.0
-"""How long a cluster is left alone before its memory is looked at."""
+"""The time for which a cluster is left alone before its memory is looked at."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,5 +1,5 @@
-"""What a group writes to its log that is, or was, of the consumer protocol: in order, until it is
-there."""
+"""Writes the records of a group that uses, or has used, the consumer protocol to its log: in order,
+until they are there."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""How a group with members changes its protocol (KIP-848): what the other group begins with.
+"""Makes the group that takes the place of one with members, in the other protocol (KIP-848).
 
 Both functions are pure, and leave the group that they are given as it is.
 """

@@ -1,4 +1,4 @@
-"""What all share groups of a broker share: limits, topics, turns, and the share coordinators."""
+"""The parts that all share groups of a broker use: limits, topics, turns, share coordinators."""
 
 from collections.abc import Callable
 from functools import partial
@@ -27,7 +27,7 @@ class GroupConfiguration(Protocol):
 
 
 class ShareGroupParts(NamedTuple):
-    """What all share groups of a broker share."""
+    """The parts that all share groups of a broker use."""
 
     config: GroupConfiguration
     topics: Topics

@@ -1,4 +1,4 @@
-"""How members of the classic protocol live in a consumer group (KIP-848).
+"""The members of the classic protocol in a consumer group (KIP-848).
 
 The group is one as always: it has epochs, and the broker assigns. To a member of the classic
 protocol its member epoch is the generation. It joins, and is answered with its epoch at once; it

@@ -36,7 +36,7 @@ class MemberState(IntEnum):
 
 
 class ClassicMetadata(NamedTuple):
-    """What a member of the classic protocol says beyond ``MemberMetadata``, as the log has it.
+    """The part that a member of the classic protocol adds to ``MemberMetadata``, as the log has it.
 
     ``protocols`` has each assignment strategy with the member's subscription, the preferred one
     first.
@@ -57,7 +57,7 @@ class ClassicMetadata(NamedTuple):
 
 
 class MemberMetadata(NamedTuple):
-    """What a member says of itself, as the log has it.
+    """The description that a member gives of itself, as the log has it.
 
     ``topic_regex`` is empty if the member subscribes to no regular expression, and
     ``server_assignor`` is None if it leaves the choice to the group. ``classic`` is None if the

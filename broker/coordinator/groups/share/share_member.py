@@ -21,7 +21,7 @@ MEMBER_ID_LENGTH_MAX: Final = 36
 
 
 class ShareMemberMetadata(NamedTuple):
-    """What a member says of itself, as the log has it."""
+    """The description that a member gives of itself, as the log has it."""
 
     rack_id: str | None
     client_id: str
