@@ -17,6 +17,15 @@ from quorate.broker.coordinator.groups.shard_clock import ShardClock
 from quorate.broker.coordinator.groups.share_group_parts import ShareGroupParts
 from quorate.broker.coordinator.shards.coordinator_lease import CoordinatorLease
 from quorate.broker.coordinator.shards.leadership_watcher import LeadershipWatcher
+from quorate.broker.coordinator.share.dead_letters.dead_letter_peers import (
+    DeadLetterLog,
+    DeadLetterPeers,
+)
+from quorate.broker.coordinator.share.dead_letters.dead_letter_topics import DeadLetterTopics
+from quorate.broker.coordinator.share.dead_letters.dead_letters import (
+    DeadLetterParts,
+    DeadLetters,
+)
 from quorate.broker.coordinator.share.led_share_partition import ShareLeaderParts
 from quorate.broker.coordinator.share.share_coordinator import (
     ShareCoordinator,
@@ -73,14 +82,24 @@ class CoordinatorStage:
             ShareGroupParts.of(shared.live, cache, shared.turns, self.states),
         )
         lease = CoordinatorLease(shared.identity, environment.now_ms, shared.quorum, shared.images)
-        self.share_leader = ShareLeader(
-            ShareLeaderParts(
-                shared.live,
+        clock = ShardClock(environment.now_ms, environment.wall_clock_ms)
+        self.dead_letter_log = DeadLetterLog(replicas, shared.live.of_topic)
+        self.dead_letters = DeadLetters(
+            DeadLetterParts(
+                DeadLetterTopics(shared.live, shared.images, forwarder),
                 replicas,
-                self.states,
-                ShardClock(environment.now_ms, environment.wall_clock_ms),
-                lease,
+                DeadLetterPeers(
+                    identity=shared.identity,
+                    images=shared.images,
+                    channels=shared.channels,
+                    local=self.dead_letter_log,
+                ),
+                shared.turns,
+                clock,
             )
+        )
+        self.share_leader = ShareLeader(
+            ShareLeaderParts(shared.live, replicas, self.states, clock, lease, self.dead_letters)
         )
         self.markers = MarkerSender(
             WatchedLeaders(shared.images, shared.quorum),
@@ -153,6 +172,7 @@ class CoordinatorStage:
         """Close them. Waiting clients are told to look for other coordinators."""
         await self.transactions.close()
         self.share_leader.close()
+        self.dead_letters.close()
         self.states.close()
         await self.share_states.close()
         self.markers.close()

@@ -36,6 +36,7 @@ def add_metrics(
     add(lambda: store_samples(table.store))
     add(lambda: compaction_samples(replicas.compaction.figures, environment.now_ms()))
     add(lambda: group_samples(coordinators.groups, table.high_watermark))
+    add(coordinators.dead_letters.figures.samples)
     add(
         lambda: transaction_samples(
             coordinators.transactions, coordinators.markers, environment.wall_clock_ms()

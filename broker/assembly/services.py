@@ -118,7 +118,10 @@ class BrokerServices:
         )
         add_transactions_to_server(server, transactions)
         share_states_pb2_grpc.add_ShareStatesServicer_to_server(
-            ShareStatesService(self.coordinators.share_states, self.replicas), server
+            ShareStatesService(
+                self.coordinators.share_states, self.replicas, self.coordinators.dead_letter_log
+            ),
+            server,
         )
         registry = SchemaRegistryService(self._registry, shared.authorizer)
         add_registry_to_server(server, registry)

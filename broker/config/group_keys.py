@@ -176,6 +176,25 @@ SHARE_RENEW_ACKNOWLEDGE_ENABLE: Final = ConfigKey(
     doc="Whether members of the share group may renew the locks of records (KIP-1222).",
     update=Update.CLUSTER_WIDE,
 )
+SHARE_DEAD_LETTER_TOPIC: Final = ConfigKey(
+    name="errors.deadletterqueue.topic.name",
+    type=str,
+    default="",
+    pattern=r"[A-Za-z0-9._-]{0,249}",
+    form="the name of a topic",
+    doc="The topic that gets a dead letter for each record that the share group rejects, or that "
+    "was delivered too often (KIP-1191). Its own errors.deadletterqueue.group.enable must be true. "
+    "Empty, there are no dead letters.",
+    update=Update.CLUSTER_WIDE,
+)
+SHARE_DEAD_LETTER_COPY_RECORD_ENABLE: Final = ConfigKey(
+    name="errors.deadletterqueue.copy.record.enable",
+    type=bool,
+    default=False,
+    doc="Whether dead letters have the key, the value and the headers of the record, and not only "
+    "headers that say where it is (KIP-1191).",
+    update=Update.CLUSTER_WIDE,
+)
 
 GROUP_KEYS: Final[Mapping[str, GroupKey]] = {
     each.key.name: each
@@ -198,6 +217,8 @@ GROUP_SPEC: Final = ConfigSpec(
     [
         *(each.key for each in GROUP_KEYS.values()),
         SHARE_AUTO_OFFSET_RESET,
+        SHARE_DEAD_LETTER_COPY_RECORD_ENABLE,
+        SHARE_DEAD_LETTER_TOPIC,
         SHARE_ISOLATION_LEVEL,
         SHARE_RENEW_ACKNOWLEDGE_ENABLE,
     ],

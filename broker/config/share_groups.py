@@ -5,7 +5,7 @@ A key that a group may have a value of its own for is the value of the groups th
 
 from typing import Final
 
-from quorate.common.configuration import ConfigError, ConfigKey, Values
+from quorate.common.configuration import ConfigError, ConfigKey, Update, Values
 
 GROUP_SHARE_SESSION_TIMEOUT_MS: Final = ConfigKey(
     name="group.share.session.timeout.ms",
@@ -218,6 +218,23 @@ SHARE_COLD_PARTITION_SNAPSHOT_INTERVAL_MS: Final = ConfigKey(
     at_least=1,
     doc="After how long the state of a share-partition that does not change is written again, so "
     "that older records can be deleted.",
+)
+DEAD_LETTER_TOPIC_NAME_PREFIX: Final = ConfigKey(
+    name="errors.deadletterqueue.topic.name.prefix",
+    type=str,
+    default="dlq.",
+    pattern=r"[A-Za-z0-9._-]{0,249}",
+    form="the beginning of the name of a topic, or nothing",
+    doc="What the names of dead letter topics must begin with (KIP-1191).",
+    update=Update.CLUSTER_WIDE,
+)
+DEAD_LETTER_AUTO_CREATE_TOPICS_ENABLE: Final = ConfigKey(
+    name="errors.deadletterqueue.auto.create.topics.enable",
+    type=bool,
+    default=False,
+    doc="Whether the dead letter topic of a share group is created when its first dead letter is "
+    "written (KIP-1191).",
+    update=Update.CLUSTER_WIDE,
 )
 
 _Bounds = tuple[ConfigKey[int], ConfigKey[int], ConfigKey[int]]

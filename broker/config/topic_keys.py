@@ -196,6 +196,15 @@ TOPIC_VALUE_SCHEMA_VALIDATION: Final = TopicKey(
         "schema registry. Records without a value (tombstones) are accepted.",
     )
 )
+TOPIC_DEAD_LETTERS_ENABLE: Final = TopicKey(
+    ConfigKey(
+        name="errors.deadletterqueue.group.enable",
+        type=bool,
+        default=False,
+        doc="Whether share groups may have the topic as their dead letter topic (KIP-1191). "
+        "Brokers write dead letters with rights of their own, so this is the permission.",
+    )
+)
 
 _WITHOUT_EFFECT: Final[tuple[TopicKey[Any], ...]] = (
     _without_effect("segment.jitter.ms", 0, 0, "The variation of segment.ms"),
@@ -231,6 +240,7 @@ _KEYS: Final[tuple[TopicKey[Any], ...]] = (
     TOPIC_SEGMENT_BYTES,
     TOPIC_KEY_SCHEMA_VALIDATION,
     TOPIC_VALUE_SCHEMA_VALIDATION,
+    TOPIC_DEAD_LETTERS_ENABLE,
     *_WITHOUT_EFFECT,
     *map(TopicKey, TABLE_KEYS),
 )

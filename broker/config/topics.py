@@ -79,12 +79,13 @@ MESSAGE_MAX_DECOMPRESSED_BYTES: Final = ConfigKey(
     "batches at a time are decompressed to be validated.",
     update=Update.CLUSTER_WIDE,
 )
+CREATE_TIME: Final = "CreateTime"
 LOG_APPEND_TIME: Final = "LogAppendTime"
 LOG_MESSAGE_TIMESTAMP_TYPE: Final = ConfigKey(
     name="log.message.timestamp.type",
     type=str,
     default="CreateTime",
-    one_of=("CreateTime", LOG_APPEND_TIME),
+    one_of=(CREATE_TIME, LOG_APPEND_TIME),
     doc="Which timestamp records have, for topics without message.timestamp.type: that of their "
     "producer, or the time at which their leader appended them.",
     update=Update.CLUSTER_WIDE,

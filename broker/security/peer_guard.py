@@ -39,6 +39,7 @@ _SENDER: Final[Mapping[str, Callable[[Any], int] | None]] = {
     "/quorate.v1.ConsolePeers/ReadAuditLog": lambda request: request.broker_id,
     "/quorate.v1.ShareStates/Ask": lambda request: request.broker_id,
     "/quorate.v1.ShareStates/FindEnds": lambda request: request.broker_id,
+    "/quorate.v1.ShareStates/WriteDeadLetters": lambda request: request.broker_id,
     "/quorate.v1.Replication/Fetch": None,  # Each frame does; the fetch session checks it.
     "/quorate.v1.Admin/ClusterStatus": None,
 }

@@ -4,11 +4,25 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Message, ShareConsumer
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    AcknowledgeType,
+    Consumer,
+    Message,
+    ShareConsumer,
+    TopicPartition,
+)
 
 from quorate.testing import RunningCluster, running_cluster
 from tests.queues.__main__ import main
-from tests.queues.campaign import CONFIG, Campaign, begin_at_the_earliest, create, fill
+from tests.queues.campaign import (
+    CONFIG,
+    Campaign,
+    begin_at_the_earliest,
+    configure,
+    create,
+    fill,
+)
 from tests.support.cli import quorate, quorate_error, quorate_json
 from tests.support.whole_cluster import wait_until_whole
 
@@ -21,6 +35,7 @@ def cluster() -> Iterator[RunningCluster]:
         create(cluster, "jobs", 3)
         create(cluster, "released", 1)
         create(cluster, "administered", 1)
+        create(cluster, "dying", 3)
         wait_until_whole(cluster)
         yield cluster
 
@@ -64,6 +79,49 @@ def test_kip_932_what_one_worker_does_not_accept_another_gets(cluster: RunningCl
         assert "lag 5, 5 in flight" in quorate(*named("describe", cluster))
         assert "NON_EMPTY_GROUP" in quorate_error(*named("delete", cluster))
     assert {one.offset() for one in rest} == {5, 6, 7, 8, 9}
+
+
+def test_kip_1191_rejected_records_are_in_the_dead_letter_topic(cluster: RunningCluster) -> None:
+    create(cluster, "dlq.dying", 1, **{"errors.deadletterqueue.group.enable": "true"})
+    settings = {
+        "share.auto.offset.reset": "earliest",
+        "errors.deadletterqueue.topic.name": "dlq.dying",
+        "errors.deadletterqueue.copy.record.enable": "true",
+    }
+    configure(cluster.bootstrap, "strict", settings)
+    fill(cluster.bootstrap, "dying", 6)
+    with consumer(cluster, "strict") as worker:
+        worker.subscribe(["dying"])
+        got: list[Message] = []
+        while len(got) < 6:
+            polled = worker.poll(timeout=5.0)
+            for message in polled:
+                worker.acknowledge(message, AcknowledgeType.REJECT)
+            worker.commit_sync()
+            got += polled
+    letters = _read_all(cluster.bootstrap, "dlq.dying", 6)
+    assert sorted(_origin(one) for one in letters) == sorted(
+        (one.partition(), one.offset(), one.value()) for one in got
+    )
+    said = dict(letters[0].headers())
+    assert (said["__dlq.errors.topic"], said["__dlq.errors.group"]) == (b"dying", b"strict")
+
+
+def _origin(letter: Message) -> tuple[int, int, bytes | None]:
+    said = dict(letter.headers())
+    return int(said["__dlq.errors.partition"]), int(said["__dlq.errors.offset"]), letter.value()
+
+
+def _read_all(bootstrap: str, topic: str, count: int) -> list[Message]:
+    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "log_level": 0})
+    reader.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    try:
+        found: list[Message] = []
+        while len(found) < count:
+            found += reader.consume(count, timeout=5.0)
+        return found
+    finally:
+        reader.close()
 
 
 def test_kip_932_share_groups_are_administered_by_commands(cluster: RunningCluster) -> None:

@@ -3,7 +3,7 @@
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import Final
@@ -43,10 +43,16 @@ CONFIG: Final = {
 
 def begin_at_the_earliest(bootstrap: str, group_id: str) -> None:
     """Have a share group begin with the first record of each partition."""
-    entry = ConfigEntry(
-        "share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET
-    )
-    resource = ConfigResource(ResourceType.GROUP, group_id, incremental_configs=[entry])
+    configure(bootstrap, group_id, {"share.auto.offset.reset": "earliest"})
+
+
+def configure(bootstrap: str, group_id: str, values: Mapping[str, str]) -> None:
+    """Set keys of a share group."""
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in values.items()
+    ]
+    resource = ConfigResource(ResourceType.GROUP, group_id, incremental_configs=entries)
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     for outcome in admin.incremental_alter_configs([resource]).values():
         outcome.result()
@@ -56,10 +62,10 @@ _UNDER_WAY_MAX: Final = 10_000
 """The most records that a producer has under way: its queue holds 100,000."""
 
 
-def create(cluster: RunningCluster, name: str, partitions: int) -> None:
+def create(cluster: RunningCluster, name: str, partitions: int, **configs: str) -> None:
     """Create a topic with three replicas."""
     with cluster.admin() as admin:
-        new = NewTopic(name=name, num_partitions=partitions, replication_factor=3)
+        new = NewTopic(name=name, num_partitions=partitions, replication_factor=3, configs=configs)
         admin.create_topics([new])[0].raise_for_error()
 
 

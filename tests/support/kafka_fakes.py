@@ -111,7 +111,12 @@ from quorate_proto.v1 import admin_pb2, errors_pb2
 from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse, WatchRequest
 from quorate_proto.v1.quorum_pb2 import WatchEvent as EncodedWatchEvent
 from tests.support.followers import ShownImage
-from tests.support.share_fakes import FakeGroupConfig, FakeShareStates, share_parts
+from tests.support.share_fakes import (
+    FakeDeadLetters,
+    FakeGroupConfig,
+    FakeShareStates,
+    share_parts,
+)
 from tests.support.waiting import async_let_time_pass
 
 BROKER = BrokerId(1)
@@ -487,7 +492,9 @@ class FakeShareLeader(ShareLeader):
     def __init__(self, replicas: ReplicaManager, states: ShareStates) -> None:
         clock = ShardClock(lambda: 0, lambda: 0)
         lease: Any = None  # Nothing is led, so nobody asks.
-        super().__init__(ShareLeaderParts(FakeGroupConfig(), replicas, states, clock, lease))
+        super().__init__(
+            ShareLeaderParts(FakeGroupConfig(), replicas, states, clock, lease, FakeDeadLetters())
+        )
 
     async def fetch(
         self,

@@ -8,6 +8,8 @@ from quorate.broker.config.group_keys import GROUP_KEYS
 from quorate.broker.config.spec import BROKER_SPEC
 from quorate.broker.coordinator.groups.consumer.group_topics import Topics
 from quorate.broker.coordinator.groups.share_group_parts import ShareGroupParts
+from quorate.broker.coordinator.share.dead_letters.dead_letter_batch import Source
+from quorate.broker.coordinator.share.dead_letters.dead_letters import DeadLetters
 from quorate.broker.coordinator.share.share_questions import (
     Answer,
     Delete,
@@ -18,6 +20,7 @@ from quorate.broker.coordinator.share.share_questions import (
     Write,
 )
 from quorate.broker.coordinator.share.share_states import PATIENCE_MS, ShareStates
+from quorate.broker.coordinator.share.state.dead_records import DeadRecords
 from quorate.broker.coordinator.share.state.stored_state import (
     NO_EPOCH,
     SharePartitionKey,
@@ -110,6 +113,27 @@ class FakeShareStates(ShareStates):
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+class FakeDeadLetters(DeadLetters):
+    """Dead letters in memory. ``gate`` is waited for, and ``refusal`` is an error for all."""
+
+    def __init__(self, *, on: bool = False) -> None:
+        self.on = on
+        self.written: list[DeadRecords] = []
+        self.refusal = errors_pb2.NONE
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    def are_on(self, source: Source) -> bool:
+        return self.on
+
+    async def write(self, source: Source, dead: Sequence[DeadRecords]) -> None:
+        if dead:
+            await self.gate.wait()
+            if self.refusal:
+                raise KafkaError(self.refusal, "told to refuse")
+            self.written += dead
 
 
 def share_parts(

@@ -7,8 +7,8 @@ from quorate.broker.console.actions.form import BadForm, Form, Outcome
 from quorate.broker.console.asking.console_apis import PRODUCE
 from quorate.broker.console.asking.person import Person
 from quorate.broker.console.console_parts import ConsoleParts
+from quorate.broker.log.batches.own_records import encoded_record
 from quorate.broker.log.batches.record_batch import own_batch
-from quorate.broker.log.batches.records import signed_varint
 from quorate.common.types import TopicPartition
 
 TIMEOUT_MS: Final = 5_000
@@ -18,8 +18,9 @@ _ALL: Final = -1
 
 async def produce(parts: ConsoleParts, person: Person, form: Form) -> list[Outcome]:
     tp = TopicPartition(form.text("topic"), form.number("partition"))
+    headers = [(name.encode(), text.encode()) for name, text in form.pairs("headers").items()]
     record = encoded_record(
-        form.raw("key").encode() or None, form.raw("value").encode(), form.pairs("headers")
+        0, form.raw("key").encode() or None, form.raw("value").encode(), headers
     )
     if len(record) > RECORD_BYTES_MAX:
         raise BadForm(f"a test record of {len(record)} bytes: at most {RECORD_BYTES_MAX}")
@@ -38,17 +39,3 @@ async def produce(parts: ConsoleParts, person: Person, form: Form) -> list[Outco
         error = error_name(one["error_code"]) + (f": {reason}" if reason else "")
         return [Outcome(str(tp), "", error)]
     return [Outcome(str(tp), f"written at offset {one['base_offset']}")]
-
-
-def encoded_record(key: bytes | None, value: bytes, headers: dict[str, str]) -> bytes:
-    """Return one record with offset delta 0 and timestamp delta 0."""
-    body = bytearray(b"\0")
-    body += signed_varint(0) + signed_varint(0)
-    body += _sized(key) + _sized(value) + signed_varint(len(headers))
-    for name, text in headers.items():
-        body += _sized(name.encode()) + _sized(text.encode())
-    return signed_varint(len(body)) + bytes(body)
-
-
-def _sized(data: bytes | None) -> bytes:
-    return signed_varint(-1) if data is None else signed_varint(len(data)) + data

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from quorate.broker.common.errors import KafkaError
@@ -17,6 +17,8 @@ from quorate.broker.config.group_keys import (
 from quorate.broker.coordinator.groups.shard_clock import ShardClock
 from quorate.broker.coordinator.groups.share_group_parts import GroupConfiguration
 from quorate.broker.coordinator.shards.coordinator_lease import CoordinatorLease
+from quorate.broker.coordinator.share.dead_letters.dead_letter_batch import Source
+from quorate.broker.coordinator.share.dead_letters.dead_letters import DeadLetters
 from quorate.broker.coordinator.share.offset_resets import reset_timestamp_ms
 from quorate.broker.coordinator.share.share_questions import Answer, Read, Write
 from quorate.broker.coordinator.share.share_states import ShareStates, why_failed
@@ -59,6 +61,7 @@ class ShareLeaderParts(NamedTuple):
     states: ShareStates
     clock: ShardClock
     lease: CoordinatorLease
+    dead_letters: DeadLetters
 
 
 class LedSharePartition:
@@ -78,6 +81,7 @@ class LedSharePartition:
         self.is_reading = False
         """Whether a fetch reads records that it is about to hand out: no other one does."""
         self._parts = parts
+        self._source = Source(key.group_id, hosted.tp, key.topic_id, self.leader_epoch)
         self._state = SharePartition(RecordWindow(0), self._limits())
         self._state_epoch = 0
         self._loading: asyncio.Task[None] | None = None
@@ -214,6 +218,7 @@ class LedSharePartition:
             config.group_value(group_id, SHARE_DELIVERY_COUNT_LIMIT.key),
             config.group_value(group_id, SHARE_PARTITION_MAX_RECORD_LOCKS.key),
             config.group_value(group_id, SHARE_RENEW_ACKNOWLEDGE_ENABLE),
+            self._parts.dead_letters.are_on(self._source),
         )
 
     @property
@@ -235,18 +240,20 @@ class LedSharePartition:
         offset = self.state.fetch_offset()
         return offset is not None and offset < end_of_reads(self.hosted, self.isolation)
 
-    async def write(self, change: Change) -> None:
-        """Have a change written, and return when it is in force. It goes on if the caller is
+    async def write(self, changes: Sequence[Change]) -> None:
+        """Have changes written, and return when they are in force. It goes on if the caller is
         cancelled.
 
         Raises:
-            KafkaError: it is not written, or nobody knows.
+            KafkaError: one of them is not written, or nobody knows.
         """
-        await asyncio.shield(self._started(self._write(change)))
+        writing = [self._started(self._write(change)) for change in changes]
+        await asyncio.gather(*map(asyncio.shield, writing))
 
-    def write_later(self, change: Change) -> None:
-        """Have a change written that nobody waits for."""
-        self._started(self._write_unheeded(change))
+    def write_later(self, changes: Iterable[Change]) -> None:
+        """Have changes written that nobody waits for."""
+        for change in changes:
+            self._started(self._write_unheeded(change))
 
     async def until_written(self) -> None:
         """Return when nothing is being written."""
@@ -273,7 +280,9 @@ class LedSharePartition:
             change.final_records,
             change.batches,
         )
-        answer = await self._parts.states.ask(Write(self.key, write))
+        answer = await self._write_dead_letters(change)
+        if not answer.error_code:
+            answer = await self._parts.states.ask(Write(self.key, write))
         if answer.error_code:
             self._state.failed(change, self._parts.clock.now_ms())
         else:
@@ -281,6 +290,14 @@ class LedSharePartition:
         self.set_timer()
         self.wake()
         self._check(answer)
+
+    async def _write_dead_letters(self, change: Change) -> Answer:
+        """Write the dead letters of a change: it must not be in force before (KIP-1191)."""
+        try:
+            await self._parts.dead_letters.write(self._source, change.dead)
+        except KafkaError as error:
+            return Answer(error.code, error.message)
+        return Answer()
 
     # -- time ------------------------------------------------------------------------------------
 
@@ -301,9 +318,9 @@ class LedSharePartition:
         self._timer = None
         if self._is_over:
             return
-        change = self._state.expire(self._parts.clock.now_ms())
-        if change is not None:
-            self.write_later(change)
+        changes = self._state.expire(self._parts.clock.now_ms())
+        if changes:
+            self.write_later(changes)
             self.wake()
         self.set_timer()
 

@@ -266,20 +266,13 @@ class ShareLeader:
         led = self._get(key, tp)
         await led.load()
         led.require_lease()
-        change = led.state.acknowledge(member_id, batches, self._parts.clock.now_ms())
+        changes = led.state.acknowledge(member_id, batches, self._parts.clock.now_ms())
         led.set_timer()
-        if change is not None:
-            await led.write(change)
+        await led.write(changes)
         self.acknowledged += sum(batch.records for batch in batches)
 
     def release(self, group_id: str, member_id: str) -> None:
         """Have a member give back all that it has, because its session is over."""
         for led in self:
             if led.key.group_id == group_id and led.is_current:
-                self._release(led, member_id)
-
-    @staticmethod
-    def _release(led: LedSharePartition, member_id: str) -> None:
-        change = led.state.release(member_id)
-        if change is not None:
-            led.write_later(change)
+                led.write_later(led.state.release(member_id))

@@ -15,6 +15,10 @@ from quorate.broker.common.broker_identity import BrokerIdentity
 from quorate.broker.common.errors import error_name
 from quorate.broker.config.internal_topics import SHARE_STATE_TOPIC, partition_of
 from quorate.broker.coordinator.shards.shared_requests import SharedRequests
+from quorate.broker.coordinator.share.dead_letters.dead_letter_peers import (
+    DeadLetterLog,
+    writes_of,
+)
 from quorate.broker.coordinator.share.share_coordinator import ShareCoordinator
 from quorate.broker.coordinator.share.share_questions import Answer, Question
 from quorate.broker.coordinator.share.share_state_messages import (
@@ -171,9 +175,15 @@ class ShareStates:
 class ShareStatesService(share_states_pb2_grpc.ShareStatesServicer):
     """``ShareStates``, the gRPC service for other brokers."""
 
-    def __init__(self, coordinator: ShareCoordinator, replicas: ReplicaManager) -> None:
+    def __init__(
+        self,
+        coordinator: ShareCoordinator,
+        replicas: ReplicaManager,
+        dead_letters: DeadLetterLog,
+    ) -> None:
         self._coordinator = coordinator
         self._replicas = replicas
+        self._dead_letters = dead_letters
 
     async def Ask(
         self, request: share_states_pb2.ShareStatesRequest, context: Context
@@ -192,6 +202,13 @@ class ShareStatesService(share_states_pb2_grpc.ShareStatesServicer):
         """Return where partitions end that are led here."""
         tps = [TopicPartition(one.topic, one.partition) for one in request.partitions]
         return share_states_pb2.FindEndsResponse(end_offsets=ends_here(self._replicas, tps))
+
+    async def WriteDeadLetters(
+        self, request: share_states_pb2.WriteDeadLettersRequest, context: Context
+    ) -> share_states_pb2.WriteDeadLettersResponse:
+        """Append dead letters to partitions that are led here."""
+        codes = await self._dead_letters.write(writes_of(request))
+        return share_states_pb2.WriteDeadLettersResponse(error_codes=codes)
 
 
 def ends_here(replicas: ReplicaManager, tps: Iterable[TopicPartition]) -> list[int]:

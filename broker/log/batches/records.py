@@ -113,6 +113,19 @@ def sized_field(records: bytes, at: int) -> bytes | None:
     return records[at : at + length]
 
 
+def varint(records: bytes, at: int) -> tuple[int, int]:
+    """Return the signed number at position ``at``, and the position after it.
+
+    Raises:
+        UndecodableRecords: The number goes beyond the end of the records.
+    """
+    try:
+        raw, at = _rest_of_varint(records, at + 1, records[at])
+    except IndexError as error:
+        raise UndecodableRecords(f"a number at byte {at} of {len(records)}") from error
+    return (raw >> 1) ^ -(raw & 1), at
+
+
 def signed_varint(value: int) -> bytes:
     """Return a signed 64-bit number as a zigzag varint."""
     raw = ((value << 1) ^ (value >> 63)) & 0xFFFF_FFFF_FFFF_FFFF

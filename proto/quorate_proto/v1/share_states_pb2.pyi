@@ -345,3 +345,77 @@ class FindEndsResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["end_offsets", b"end_offsets"]) -> None: ...
 
 Global___FindEndsResponse: typing_extensions.TypeAlias = FindEndsResponse
+
+@typing.final
+class WriteDeadLettersRequest(google.protobuf.message.Message):
+    """Dead letters that one broker has at the same time."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: builtins.int
+    BATCHES_FIELD_NUMBER: builtins.int
+    broker_id: builtins.int
+    """Who writes."""
+    @property
+    def batches(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___DeadLetterBatch]:
+        """In this order."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: builtins.int = ...,
+        batches: collections.abc.Iterable[Global___DeadLetterBatch] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["batches", b"batches", "broker_id", b"broker_id"]) -> None: ...
+
+Global___WriteDeadLettersRequest: typing_extensions.TypeAlias = WriteDeadLettersRequest
+
+@typing.final
+class DeadLetterBatch(google.protobuf.message.Message):
+    """Dead letters for one partition."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: builtins.int
+    TOPIC_ID_FIELD_NUMBER: builtins.int
+    PARTITION_FIELD_NUMBER: builtins.int
+    RECORDS_FIELD_NUMBER: builtins.int
+    topic: builtins.str
+    """Topic name."""
+    topic_id: builtins.bytes
+    """Its id, so that a re-created topic is noticed."""
+    partition: builtins.int
+    """Partition number."""
+    records: builtins.bytes
+    """One record batch."""
+    def __init__(
+        self,
+        *,
+        topic: builtins.str = ...,
+        topic_id: builtins.bytes = ...,
+        partition: builtins.int = ...,
+        records: builtins.bytes = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["partition", b"partition", "records", b"records", "topic", b"topic", "topic_id", b"topic_id"]) -> None: ...
+
+Global___DeadLetterBatch: typing_extensions.TypeAlias = DeadLetterBatch
+
+@typing.final
+class WriteDeadLettersResponse(google.protobuf.message.Message):
+    """What became of them."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODES_FIELD_NUMBER: builtins.int
+    @property
+    def error_codes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Of each batch, in their order; 0 once it is committed."""
+
+    def __init__(
+        self,
+        *,
+        error_codes: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error_codes", b"error_codes"]) -> None: ...
+
+Global___WriteDeadLettersResponse: typing_extensions.TypeAlias = WriteDeadLettersResponse

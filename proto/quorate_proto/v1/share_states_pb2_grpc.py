@@ -45,6 +45,11 @@ class ShareStatesStub(object):
                 request_serializer=quorate__proto_dot_v1_dot_share__states__pb2.FindEndsRequest.SerializeToString,
                 response_deserializer=quorate__proto_dot_v1_dot_share__states__pb2.FindEndsResponse.FromString,
                 _registered_method=True)
+        self.WriteDeadLetters = channel.unary_unary(
+                '/quorate.v1.ShareStates/WriteDeadLetters',
+                request_serializer=quorate__proto_dot_v1_dot_share__states__pb2.WriteDeadLettersRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_share__states__pb2.WriteDeadLettersResponse.FromString,
+                _registered_method=True)
 
 
 class ShareStatesServicer(object):
@@ -66,6 +71,14 @@ class ShareStatesServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WriteDeadLetters(self, request, context):
+        """Dead letters (KIP-1191) for partitions that the receiver leads; answered once all in-sync replicas
+        have them. A broker that does not know the method yet writes none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ShareStatesServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -78,6 +91,11 @@ def add_ShareStatesServicer_to_server(servicer, server):
                     servicer.FindEnds,
                     request_deserializer=quorate__proto_dot_v1_dot_share__states__pb2.FindEndsRequest.FromString,
                     response_serializer=quorate__proto_dot_v1_dot_share__states__pb2.FindEndsResponse.SerializeToString,
+            ),
+            'WriteDeadLetters': grpc.unary_unary_rpc_method_handler(
+                    servicer.WriteDeadLetters,
+                    request_deserializer=quorate__proto_dot_v1_dot_share__states__pb2.WriteDeadLettersRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_share__states__pb2.WriteDeadLettersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -135,6 +153,33 @@ class ShareStates(object):
             '/quorate.v1.ShareStates/FindEnds',
             quorate__proto_dot_v1_dot_share__states__pb2.FindEndsRequest.SerializeToString,
             quorate__proto_dot_v1_dot_share__states__pb2.FindEndsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WriteDeadLetters(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.ShareStates/WriteDeadLetters',
+            quorate__proto_dot_v1_dot_share__states__pb2.WriteDeadLettersRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_share__states__pb2.WriteDeadLettersResponse.FromString,
             options,
             channel_credentials,
             insecure,

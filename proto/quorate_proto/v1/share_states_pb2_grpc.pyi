@@ -59,7 +59,23 @@ _ShareStatesFindEndsType = typing_extensions.TypeVar(
     ],
 )
 
-class ShareStatesStub(typing.Generic[_ShareStatesAskType, _ShareStatesFindEndsType]):
+_ShareStatesWriteDeadLettersType = typing_extensions.TypeVar(
+    '_ShareStatesWriteDeadLettersType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.share_states_pb2.WriteDeadLettersRequest,
+        quorate_proto.v1.share_states_pb2.WriteDeadLettersResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.share_states_pb2.WriteDeadLettersRequest,
+        quorate_proto.v1.share_states_pb2.WriteDeadLettersResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.share_states_pb2.WriteDeadLettersRequest,
+        quorate_proto.v1.share_states_pb2.WriteDeadLettersResponse,
+    ],
+)
+
+class ShareStatesStub(typing.Generic[_ShareStatesAskType, _ShareStatesFindEndsType, _ShareStatesWriteDeadLettersType]):
     """Served by every broker for brokers."""
 
     @typing.overload
@@ -71,6 +87,10 @@ class ShareStatesStub(typing.Generic[_ShareStatesAskType, _ShareStatesFindEndsTy
         grpc.UnaryUnaryMultiCallable[
             quorate_proto.v1.share_states_pb2.FindEndsRequest,
             quorate_proto.v1.share_states_pb2.FindEndsResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.share_states_pb2.WriteDeadLettersRequest,
+            quorate_proto.v1.share_states_pb2.WriteDeadLettersResponse,
         ],
     ], channel: grpc.Channel) -> None: ...
 
@@ -84,6 +104,10 @@ class ShareStatesStub(typing.Generic[_ShareStatesAskType, _ShareStatesFindEndsTy
             quorate_proto.v1.share_states_pb2.FindEndsRequest,
             quorate_proto.v1.share_states_pb2.FindEndsResponse,
         ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.share_states_pb2.WriteDeadLettersRequest,
+            quorate_proto.v1.share_states_pb2.WriteDeadLettersResponse,
+        ],
     ], channel: grpc.aio.Channel) -> None: ...
 
     Ask: _ShareStatesAskType
@@ -94,6 +118,11 @@ class ShareStatesStub(typing.Generic[_ShareStatesAskType, _ShareStatesFindEndsTy
     FindEnds: _ShareStatesFindEndsType
     """Where partitions that the receiver leads end."""
 
+    WriteDeadLetters: _ShareStatesWriteDeadLettersType
+    """Dead letters (KIP-1191) for partitions that the receiver leads; answered once all in-sync replicas
+    have them. A broker that does not know the method yet writes none.
+    """
+
 ShareStatesAsyncStub: typing_extensions.TypeAlias = ShareStatesStub[
     grpc.aio.UnaryUnaryMultiCallable[
         quorate_proto.v1.share_states_pb2.ShareStatesRequest,
@@ -102,6 +131,10 @@ ShareStatesAsyncStub: typing_extensions.TypeAlias = ShareStatesStub[
     grpc.aio.UnaryUnaryMultiCallable[
         quorate_proto.v1.share_states_pb2.FindEndsRequest,
         quorate_proto.v1.share_states_pb2.FindEndsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.share_states_pb2.WriteDeadLettersRequest,
+        quorate_proto.v1.share_states_pb2.WriteDeadLettersResponse,
     ],
 ]
 
@@ -125,5 +158,15 @@ class ShareStatesServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[quorate_proto.v1.share_states_pb2.FindEndsResponse, collections.abc.Awaitable[quorate_proto.v1.share_states_pb2.FindEndsResponse]]:
         """Where partitions that the receiver leads end."""
+
+    @abc.abstractmethod
+    def WriteDeadLetters(
+        self,
+        request: quorate_proto.v1.share_states_pb2.WriteDeadLettersRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.share_states_pb2.WriteDeadLettersResponse, collections.abc.Awaitable[quorate_proto.v1.share_states_pb2.WriteDeadLettersResponse]]:
+        """Dead letters (KIP-1191) for partitions that the receiver leads; answered once all in-sync replicas
+        have them. A broker that does not know the method yet writes none.
+        """
 
 def add_ShareStatesServicer_to_server(servicer: ShareStatesServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.broker.console.actions.record_actions import encoded_record
 from quorate.broker.console.views.record_view import (
     Aborted,
     Scan,
@@ -17,6 +16,7 @@ from quorate.broker.console.views.record_view import (
     shown_bytes,
 )
 from quorate.broker.log.batches.codecs import compress
+from quorate.broker.log.batches.own_records import encoded_record
 from quorate.broker.log.batches.record_batch import (
     CONTROL,
     TRANSACTIONAL,
@@ -148,7 +148,7 @@ def test_hex_has_what_is_printable_beside_it() -> None:
 
 
 def test_a_test_record_is_what_a_consumer_decodes() -> None:
-    made = own_batch(encoded_record(b"k", b"v", {"a": "b"}), 1, 5)
+    made = own_batch(encoded_record(0, b"k", b"v", [(b"a", b"b")]), 1, 5)
     assert len(list(iterate_batches(made, "t-0"))) == 1
     (found,) = scanned(made).found
     assert (found.key, found.value, found.headers) == (b"k", b"v", (("a", b"b"),))

@@ -18,12 +18,14 @@ from quorate.broker.coordinator.share.share_questions import Initialize, Read, W
 from quorate.broker.coordinator.share.share_reads import batches_for
 from quorate.broker.coordinator.share.state.acknowledgements import (
     ACCEPT,
+    REJECT,
     RELEASE,
     RENEW,
     AcknowledgementBatch,
 )
 from quorate.broker.coordinator.share.state.acquiring import Wanted
-from quorate.broker.coordinator.share.state.record_state import AcquiredRecords
+from quorate.broker.coordinator.share.state.dead_records import DeadRecords, DeathReason
+from quorate.broker.coordinator.share.state.record_state import AcquiredRecords, RecordState
 from quorate.broker.coordinator.share.state.stored_state import UNKNOWN_START, SharePartitionKey
 from quorate.broker.quota.client_memory import ResponseLease, ResponseMemory
 from quorate.broker.replication.api import FetchParams, FetchPartition
@@ -32,7 +34,7 @@ from quorate_proto.v1 import errors_pb2
 from tests.support.broker_replicas import BrokerReplicas
 from tests.support.metadata import topic_id_of
 from tests.support.replica_cluster import batch
-from tests.support.share_fakes import FakeGroupConfig, FakeShareStates
+from tests.support.share_fakes import FakeDeadLetters, FakeGroupConfig, FakeShareStates
 from tests.support.virtual_time import pass_time
 
 JOBS = TopicPartition("jobs", 0)
@@ -57,6 +59,7 @@ class World:
         self.broker = broker
         self.states = FakeShareStates()
         self.lease = FakeLease()
+        self.dead_letters = FakeDeadLetters()
         self.memory = ResponseMemory(1 << 20)
         self.leader = ShareLeader(
             ShareLeaderParts(
@@ -65,6 +68,7 @@ class World:
                 self.states,
                 ShardClock(self._now_ms, self._now_ms),
                 cast("Any", self.lease),
+                self.dead_letters,
             )
         )
 
@@ -306,3 +310,55 @@ async def test_kip_932_a_member_gets_records_that_came_back_before_new_ones(worl
         AcquiredRecords(1, 1, 2),
         AcquiredRecords(3, 4, 1),
     ]
+
+
+# -- dead letters ----------------------------------------------------------------------------------
+
+
+async def test_kip_1191_a_rejection_is_answered_once_its_dead_letter_is_written(
+    world: World,
+) -> None:
+    world.dead_letters.on = True
+    world.dead_letters.gate.clear()
+    await world.produce("a", "b")
+    await world.fetch()
+    rejecting = asyncio.create_task(world.say(REJECT, 0, 0))
+    await world.say(ACCEPT, 1, 1)
+    await pass_time(1.0)
+    assert not rejecting.done()
+    assert [one.state for one in world.states.kept[KEY].batches] == [RecordState.ACKNOWLEDGED]
+    world.dead_letters.gate.set()
+    await rejecting
+    assert world.dead_letters.written == [DeadRecords(0, 0, 1, DeathReason.REJECTED)]
+    stored = world.states.kept[KEY]
+    assert (stored.start_offset, stored.final_records) == (1, 1)
+
+
+async def test_kip_1191_what_is_accepted_does_not_depend_on_dead_letters(world: World) -> None:
+    world.dead_letters.on = True
+    world.dead_letters.refusal = errors_pb2.COORDINATOR_NOT_AVAILABLE
+    await world.produce("a", "b")
+    await world.fetch()
+    both = [AcknowledgementBatch(0, 1, bytes([ACCEPT, REJECT]))]
+    with pytest.raises(KafkaError) as refused:
+        await world.leader.acknowledge(KEY, JOBS, A, both)
+    assert refused.value.code == errors_pb2.COORDINATOR_NOT_AVAILABLE
+    assert world.states.kept[KEY].start_offset == 1
+    assert not world.states.kept[KEY].batches
+    world.dead_letters.refusal = errors_pb2.NONE
+    await world.say(REJECT, 1, 1)
+    assert world.states.kept[KEY].start_offset == 2
+
+
+async def test_kip_1191_a_record_is_delivered_until_its_dead_letter_can_be_written(
+    world: World,
+) -> None:
+    world.dead_letters.on = True
+    world.dead_letters.refusal = errors_pb2.COORDINATOR_NOT_AVAILABLE
+    await world.produce("a")
+    for delivery in range(1, 8):
+        assert list((await world.fetch(wait_ms=60_000)).acquired) == taken(0, 0, delivery)
+    world.dead_letters.refusal = errors_pb2.NONE
+    assert not (await world.fetch(wait_ms=60_000)).acquired
+    assert world.dead_letters.written == [DeadRecords(0, 0, 7, DeathReason.DELIVERED_TOO_OFTEN)]
+    assert world.states.kept[KEY].start_offset == 1

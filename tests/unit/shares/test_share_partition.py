@@ -67,8 +67,7 @@ def take(
     member: str = A,
     now_ms: int = 0,
 ) -> None:
-    change = share.acknowledge(member, batches, now_ms)
-    assert change is not None
+    (change,) = share.acknowledge(member, batches, now_ms)
     share.committed(change)
 
 
@@ -114,11 +113,10 @@ def test_accepted_records_are_left_behind() -> None:
 def test_nobody_gets_records_whose_acknowledgement_is_being_written() -> None:
     share = partition()
     acquire(share, log_of(10, 10))
-    change = share.acknowledge(A, ack(0, 9, RELEASE), 0)
-    assert change is not None
+    (change,) = share.acknowledge(A, ack(0, 9, RELEASE), 0)
     assert acquire(share, log_of(10, 10), B) == []
     assert refusal(share, ack(0, 9)) == errors_pb2.INVALID_RECORD_STATE
-    assert share.expire(LOCK_MS) is None
+    assert not share.expire(LOCK_MS)
     share.committed(change)
     assert acquire(share, log_of(10, 10), B) == [AcquiredRecords(0, 9, 2)]
 
@@ -126,12 +124,10 @@ def test_nobody_gets_records_whose_acknowledgement_is_being_written() -> None:
 def test_the_member_keeps_what_could_not_be_written_until_its_lock_ends() -> None:
     share = partition()
     acquire(share, log_of(10, 10))
-    change = share.acknowledge(A, ack(0, 9), 0)
-    assert change is not None
+    (change,) = share.acknowledge(A, ack(0, 9), 0)
     share.failed(change, LOCK_MS - 1)
     assert acquire(share, log_of(10, 10), B) == []
-    change = share.acknowledge(A, ack(0, 9), 0)
-    assert change is not None
+    (change,) = share.acknowledge(A, ack(0, 9), 0)
     share.failed(change, LOCK_MS)
     assert acquire(share, log_of(10, 10), B) == [AcquiredRecords(0, 9, 2)]
     assert refusal(share, ack(0, 9)) == errors_pb2.INVALID_RECORD_STATE
@@ -141,9 +137,8 @@ def test_a_lock_ends_and_can_be_renewed() -> None:
     share = partition()
     acquire(share, log_of(20, 10), records=20)
     assert share.next_deadline_ms == LOCK_MS
-    assert share.acknowledge(A, ack(0, 9, RENEW), 500) is None
-    change = share.expire(LOCK_MS)
-    assert change is not None
+    assert not share.acknowledge(A, ack(0, 9, RENEW), 500)
+    (change,) = share.expire(LOCK_MS)
     assert change.batches == [StateBatch(10, 19, RecordState.AVAILABLE, 1)]
     assert acquire(share, log_of(20, 10), B, now_ms=LOCK_MS) == [AcquiredRecords(10, 19, 2)]
     assert share.next_deadline_ms == LOCK_MS + 500
@@ -167,8 +162,7 @@ def test_a_record_is_delivered_a_limited_number_of_times(how: str) -> None:
         elif how == "too late":
             share.expire(LOCK_MS)
         else:
-            change = share.release(A)
-            assert change is not None
+            (change,) = share.release(A)
             share.committed(change)
     assert share.window.start == 1
     assert acquire(share, log_of(1, 1)) == []
@@ -191,8 +185,7 @@ def test_records_that_fail_again_and_again_come_in_ever_smaller_parts() -> None:
 def test_each_record_may_have_its_own_acknowledgement() -> None:
     share = partition()
     acquire(share, log_of(6, 6))
-    change = share.acknowledge(A, ack(0, 5, ACCEPT, ACCEPT, RELEASE, REJECT, GAP, ACCEPT), 0)
-    assert change is not None
+    (change,) = share.acknowledge(A, ack(0, 5, ACCEPT, ACCEPT, RELEASE, REJECT, GAP, ACCEPT), 0)
     assert change.batches == [
         StateBatch(2, 2, RecordState.AVAILABLE, 1),
         StateBatch(3, 4, RecordState.ARCHIVED, 1),
@@ -219,7 +212,7 @@ def test_what_is_acknowledged_again_is_refused_or_passed_over() -> None:
     take(share, ack(5, 9))
     assert refusal(share, ack(5, 9)) == errors_pb2.INVALID_RECORD_STATE
     take(share, ack(0, 4))
-    assert share.acknowledge(A, ack(5, 9), 0) is None
+    assert not share.acknowledge(A, ack(5, 9), 0)
 
 
 def test_a_window_has_a_limited_number_of_records() -> None:
@@ -254,13 +247,12 @@ def test_records_that_the_log_no_longer_has_are_forgotten() -> None:
     share = partition()
     acquire(share, log_of(20, 10), records=20)
     take(share, ack(10, 19, RELEASE))
-    change = share.acknowledge(A, ack(0, 9), 0)
-    assert change is not None
+    (change,) = share.acknowledge(A, ack(0, 9), 0)
     share.log_begins_at(15)
     share.committed(change)
     assert (share.window.start, share.window.end) == (15, 20)
     assert acquire(share, log_of(5, 5, first=15), B) == [AcquiredRecords(15, 19, 2)]
-    assert share.acknowledge(A, ack(0, 9), 0) is None
+    assert not share.acknowledge(A, ack(0, 9), 0)
     share.log_begins_at(50)
     assert (share.window.start, share.window.end, share.fetch_offset()) == (50, 50, 50)
 

@@ -44,6 +44,8 @@ class SharePartitionAtRandom(RuleBasedStateMachine):
     """Members acquire, acknowledge and fall silent; writes succeed, fail and come late; leaders
     change."""
 
+    limits = LIMITS
+
     def __init__(self) -> None:
         super().__init__()
         self.now_ms = 0
@@ -51,9 +53,11 @@ class SharePartitionAtRandom(RuleBasedStateMachine):
         self.records: list[Record] = []
         self.start_of_log = 0
         self.stored = StoredShareState(0)
-        self.share = SharePartition(RecordWindow(0), LIMITS)
+        self.share = SharePartition(RecordWindow(0), self.limits)
         self.writing: list[tuple[Change, dict[int, RecordState]]] = []
         self.late: list[StateWrite] = []
+        self.dead: set[int] = set()
+        """The records whose dead letters are written."""
 
     # -- the log ---------------------------------------------------------------------------------
 
@@ -97,7 +101,8 @@ class SharePartitionAtRandom(RuleBasedStateMachine):
                 assert not record.answered, "what is final is not handed out"
                 assert not any(b.is_hidden and b.first <= offset <= b.last for b in self.log)
                 record.deliveries += 1
-                assert record.deliveries == one.delivery_count <= LIMIT
+                assert record.deliveries == one.delivery_count
+                assert record.deliveries <= LIMIT or self.limits.has_dead_letters
                 record.state, record.member = RecordState.ACQUIRED, member
                 record.until_ms = self.now_ms + LOCK_MS
                 total += 1
@@ -127,7 +132,7 @@ class SharePartitionAtRandom(RuleBasedStateMachine):
         )
         batches = [AcknowledgementBatch(first, last, bytes([kind]))]
         try:
-            change = self.share.acknowledge(member, batches, self.now_ms)
+            changes = self.share.acknowledge(member, batches, self.now_ms)
         except KafkaError:
             assert not held
             return
@@ -135,14 +140,14 @@ class SharePartitionAtRandom(RuleBasedStateMachine):
         if kind == RENEW:
             for record in self.records[begin : last + 1]:
                 record.until_ms = self.now_ms + LOCK_MS
-            assert change is None
+            assert not changes
             return
         state = {
             ACCEPT: RecordState.ACKNOWLEDGED,
             REJECT: RecordState.ARCHIVED,
             RELEASE: RecordState.AVAILABLE,
         }[kind]
-        self._begin(change, {offset: state for offset in range(begin, last + 1)})
+        self._begin(changes, {offset: state for offset in range(begin, last + 1)})
 
     @precondition(lambda self: any(one.is_locked for one in self.share.window))
     @rule(member=st.sampled_from(MEMBERS))
@@ -157,13 +162,17 @@ class SharePartitionAtRandom(RuleBasedStateMachine):
         }
         self._begin(self.share.release(member), held)
 
-    def _begin(self, change: Change | None, states: dict[int, RecordState]) -> None:
-        assert (change is None) is (not states)
-        if change is None:
-            return
+    def _begin(self, changes: list[Change], states: dict[int, RecordState]) -> None:
+        assert bool(changes) is bool(states)
         for offset in states:
             self.records[offset].writing = True
-        self.writing.append((change, states))
+        for change in changes:
+            of_change = {
+                offset: states[offset]
+                for one in change.ranges
+                for offset in range(one.first, one.last + 1)
+            }
+            self.writing.append((change, of_change))
 
     # -- writes ----------------------------------------------------------------------------------
 
@@ -172,6 +181,9 @@ class SharePartitionAtRandom(RuleBasedStateMachine):
     def end_write(self, data: st.DataObject, how: str) -> None:
         change, states = self.writing.pop(data.draw(st.integers(0, len(self.writing) - 1)))
         write = self._write_of(change)
+        dead = {at for one in change.dead for at in range(one.first, one.last + 1)}
+        if how != "lost":
+            self.dead |= dead
         if how == "written":
             self.stored.take(write)
             self.share.committed(change)
@@ -185,8 +197,10 @@ class SharePartitionAtRandom(RuleBasedStateMachine):
             if how == "written":
                 record.state = self._after(record, state)
                 record.answered = record.state.is_final
+                is_dead = record.state is RecordState.ARCHIVED and self.limits.has_dead_letters
+                assert (offset in dead) is is_dead, "archived after its dead letter"
             elif record.until_ms <= self.now_ms:
-                record.state = self._after(record, RecordState.AVAILABLE)
+                record.state = self._at_once(record)
 
     @precondition(lambda self: self.late)
     @rule(data=st.data())
@@ -202,6 +216,12 @@ class SharePartitionAtRandom(RuleBasedStateMachine):
             return RecordState.ARCHIVED
         return state
 
+    def _at_once(self, record: Record) -> RecordState:
+        """Return the state that a record comes to when its lock ends and nothing is written."""
+        if self.limits.has_dead_letters:
+            return RecordState.AVAILABLE
+        return self._after(record, RecordState.AVAILABLE)
+
     # -- time and leaders ------------------------------------------------------------------------
 
     @rule(by_ms=st.sampled_from([1, 10, 50, 60, LOCK_MS]))
@@ -215,13 +235,21 @@ class SharePartitionAtRandom(RuleBasedStateMachine):
                 and offset >= self.share.window.start
                 for offset, record in enumerate(self.records)
             )
-        change = self.share.expire(self.now_ms)
-        for record in self.records:
+        changes = self.share.expire(self.now_ms)
+        dying: dict[int, RecordState] = {}
+        for offset, record in enumerate(self.records):
             is_late = record.until_ms <= self.now_ms
             if record.state is RecordState.ACQUIRED and is_late and not record.writing:
-                record.state = self._after(record, RecordState.AVAILABLE)
-        if change is not None:
-            self.stored.take(self._write_of(change))
+                after = self._after(record, RecordState.AVAILABLE)
+                if after.is_final and self.limits.has_dead_letters:
+                    if offset >= self.share.window.start:
+                        dying[offset] = RecordState.AVAILABLE
+                else:
+                    record.state = after
+        for change in changes:
+            if not change.ranges:
+                self.stored.take(self._write_of(change))
+        self._begin([change for change in changes if change.ranges], dying)
 
     @rule()
     def change_leader(self) -> None:
@@ -229,7 +257,7 @@ class SharePartitionAtRandom(RuleBasedStateMachine):
         self.writing.clear()
         self.late.clear()
         window = window_of(self.stored.start_offset, self.stored.batches)
-        self.share = SharePartition(window, LIMITS)
+        self.share = SharePartition(window, self.limits)
         self.share.log_begins_at(self.start_of_log)
         stored = {
             offset: batch
@@ -296,6 +324,16 @@ TestSharePartitionAtRandom = SharePartitionAtRandom.TestCase
 TestSharePartitionAtRandom.settings = settings(
     max_examples=60, stateful_step_count=40, deadline=None
 )
+
+
+class WithDeadLetters(SharePartitionAtRandom):
+    """The same in a group with a dead letter topic (KIP-1191)."""
+
+    limits = LIMITS._replace(has_dead_letters=True)
+
+
+TestWithDeadLetters = WithDeadLetters.TestCase
+TestWithDeadLetters.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
 
 
 def test_the_share_coordinators_state_can_come_in_any_order() -> None:

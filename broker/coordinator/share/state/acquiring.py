@@ -33,6 +33,8 @@ class ShareLimits(NamedTuple):
     max_record_locks: int
     """The most records from the first that is not final to the last that was handed out."""
     renews: bool = True
+    has_dead_letters: bool = False
+    """Whether records that are rejected or delivered too often need dead letters (KIP-1191)."""
 
 
 class ReadBatch(NamedTuple):

@@ -11,6 +11,9 @@ from typing import Final, NamedTuple
 NOBODY: Final = ""
 """A member id that no member has."""
 NEVER_MS: Final = 1 << 62
+DELIVERY_COUNT_MAX: Final = 2**15 - 1
+"""The greatest delivery count of the wire and of the log. Only records whose dead letters cannot be
+written come near it, because they stay in the group (KIP-1191)."""
 
 
 class RecordState(IntEnum):
@@ -117,7 +120,7 @@ class RecordRange:
     def lock(self, member_id: str, until_ms: int) -> None:
         """Hand the records to a member."""
         self.state = RecordState.ACQUIRED
-        self.delivery_count += 1
+        self.delivery_count = min(self.delivery_count + 1, DELIVERY_COUNT_MAX)
         self.member_id, self.locked_until_ms = member_id, until_ms
 
     def enter(self, state: RecordState) -> None:

@@ -9,18 +9,24 @@ The following rules hold, in whatever order events arrive:
 - A final record, acknowledged or archived, is never handed out again.
 - The delivery count of a record never falls, so states of a record can be put in order: whatever
   comes late to the share coordinator does not undo what it has.
+- In a group with a dead letter topic (KIP-1191), a record that is rejected or was delivered too
+  often is archived only when its dead letter is written. Until then it belongs to nobody else; if
+  that fails, the record stays in the group and is delivered again.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.coordinator.share.state.acknowledgements import (
+    REJECT,
+    RELEASE,
     RENEW,
     STATE_OF,
     AcknowledgementBatch,
 )
 from quorate.broker.coordinator.share.state.acquiring import Acquiring
+from quorate.broker.coordinator.share.state.dead_records import DeadRecords, DeathReason
 from quorate.broker.coordinator.share.state.record_state import (
     NEVER_MS,
     RecordRange,
@@ -33,13 +39,15 @@ from quorate_proto.v1 import errors_pb2
 class Change(NamedTuple):
     """A change that the share coordinator is to write. ``committed`` or ``failed`` follows.
 
-    ``start_offset`` and ``final_records`` are those of the time when it is in force.
+    ``start_offset`` and ``final_records`` are those of the time when it is in force. ``dead`` are
+    the records whose dead letters are to be written before.
     """
 
     ranges: Sequence[RecordRange]
     batches: Sequence[StateBatch]
     start_offset: int
     final_records: int
+    dead: Sequence[DeadRecords] = ()
 
 
 class SharePartition(Acquiring):
@@ -49,11 +57,11 @@ class SharePartition(Acquiring):
 
     def acknowledge(
         self, member_id: str, batches: Sequence[AcknowledgementBatch], now_ms: int
-    ) -> Change | None:
+    ) -> list[Change]:
         """Take what a member says of records; all of it is taken, or nothing.
 
-        Return the change to write, or None if there is nothing to write. Records that are no longer
-        part of the partition are passed over.
+        Return the changes to write; none waits for another. Records that are no longer part of the
+        partition are passed over.
 
         Raises:
             KafkaError: INVALID_RECORD_STATE, the member does not have one of the records.
@@ -63,26 +71,25 @@ class SharePartition(Acquiring):
             self._check_held(member_id, max(first, self.window.start), last)
             if kind == RENEW and not self.limits.renews:
                 raise _refusal("renewing locks is not enabled (share.renew.acknowledge.enable)")
-        changed: list[RecordRange] = []
+        changing = _Changing(self)
         until_ms = now_ms + self.limits.lock_duration_ms
         for first, last, kind in runs:
-            ranges = self.window.cut(max(first, self.window.start), last)
-            for one in ranges:
+            for one in self.window.cut(max(first, self.window.start), last):
                 if kind == RENEW:
                     one.locked_until_ms = until_ms
                 else:
-                    one.becoming = self._after(one, STATE_OF[kind])
-                    changed.append(one)
+                    changing.begin(one, kind)
             if kind == RENEW:
                 self._wake_by(until_ms)
-        return self._change(changed)
+        return changing.changes()
 
-    def release(self, member_id: str) -> Change | None:
+    def release(self, member_id: str) -> list[Change]:
         """Have a member give back everything that it has, because its session is over."""
-        held = [one for one in self.window if one.is_locked and one.member_id == member_id]
-        for one in held:
-            one.becoming = self._after(one, RecordState.AVAILABLE)
-        return self._change(held)
+        changing = _Changing(self)
+        for one in self.window:
+            if one.is_locked and one.member_id == member_id:
+                changing.begin(one, RELEASE)
+        return changing.changes()
 
     def committed(self, change: Change) -> None:
         """Note that a change is written."""
@@ -97,7 +104,7 @@ class SharePartition(Acquiring):
         for one in change.ranges:
             one.becoming = None
             if one.locked_until_ms <= now_ms:
-                one.enter(self._after(one, RecordState.AVAILABLE))
+                one.enter(self._without_write(one))
             else:
                 self._wake_by(one.locked_until_ms)
         self.window.settle(change.ranges)
@@ -110,51 +117,102 @@ class SharePartition(Acquiring):
                 at = max(first, one.first)
                 raise _refusal(f"member {member_id!r} does not have the record at offset {at}")
 
-    def _after(self, one: RecordRange, state: RecordState) -> RecordState:
+    def after(self, one: RecordRange, state: RecordState) -> RecordState:
         """Return the state that records come to: what was delivered too often is archived."""
         is_too_often = one.delivery_count >= self.limits.delivery_count_limit
         if state is RecordState.AVAILABLE and is_too_often:
             return RecordState.ARCHIVED
         return state
 
-    def _change(self, ranges: Sequence[RecordRange]) -> Change | None:
+    def _without_write(self, one: RecordRange) -> RecordState:
+        """Return the state that records come to at once when their lock has ended."""
+        if self.limits.has_dead_letters:
+            return RecordState.AVAILABLE
+        return self.after(one, RecordState.AVAILABLE)
+
+    def change_of(
+        self, ranges: Sequence[RecordRange], dead: Sequence[DeadRecords] = ()
+    ) -> Iterator[Change]:
+        """Yield the change that is to be written for ranges that are ``becoming`` something."""
         if not ranges:
-            return None
+            return
         start = self.window.start_after(ranges)
         batches = [
             StateBatch(one.first, one.last, one.becoming, one.delivery_count)
             for one in ranges
             if one.becoming is not None and one.last >= start
         ]
-        return Change(ranges, joined(batches), start, self.window.final_records(start))
+        yield Change(ranges, joined(batches), start, self.window.final_records(start), dead)
 
     # -- time ------------------------------------------------------------------------------------
 
-    def expire(self, now_ms: int) -> Change | None:
+    def expire(self, now_ms: int) -> list[Change]:
         """End the locks that are too old. The records are available at once.
 
-        The shell calls this when ``next_deadline_ms`` is reached. The change that is returned is in
-        force already, so it has no ranges: it tells the next leader how often the records were
-        delivered.
+        The shell calls this when ``next_deadline_ms`` is reached. The first change is in force
+        already, so it has no ranges: it tells the next leader how often the records were delivered.
+        Records that need dead letters are in a change of their own.
         """
         late = [one for one in self.window if one.is_locked and one.locked_until_ms <= now_ms]
+        dying = _Changing(self)
         batches = []
         for one in late:
-            one.enter(self._after(one, RecordState.AVAILABLE))
-            batches.append(StateBatch(one.first, one.last, one.state, one.delivery_count))
+            if self.limits.has_dead_letters and self.after(one, RecordState.AVAILABLE).is_final:
+                dying.begin(one, RELEASE)
+            else:
+                one.enter(self._without_write(one))
+                batches.append(StateBatch(one.first, one.last, one.state, one.delivery_count))
         self.window.settle(late)
         locks = (one.locked_until_ms for one in self.window if one.is_locked)
         self.next_deadline_ms = self._look_ahead(min(locks, default=NEVER_MS), now_ms)
-        if not late:
-            return None
-        start = self.window.start
-        left = joined(batch for batch in batches if batch.last >= start)
-        return Change((), left, start, self.window.final_records(start))
+        changes = dying.changes()
+        if batches:
+            start = self.window.start
+            left = joined(batch for batch in batches if batch.last >= start)
+            in_force = Change((), left, start, self.window.final_records(start))
+            changes.insert(0, in_force)
+        return changes
 
     def log_begins_at(self, offset: int) -> None:
         """Note that the log has no records before ``offset``."""
         self.window.begin_at(offset)
         self.window.settle(())
+
+
+class _Changing:
+    """The ranges whose state is about to change: those that need dead letters, and the others.
+
+    Two changes are written for them, so that what is accepted does not wait for a dead letter.
+    """
+
+    def __init__(self, partition: SharePartition) -> None:
+        self._partition = partition
+        self._plain: list[RecordRange] = []
+        self._dying: list[RecordRange] = []
+        self._dead: list[DeadRecords] = []
+
+    def begin(self, one: RecordRange, kind: int) -> None:
+        """Begin to change a range as an acknowledgement of ``kind`` says."""
+        one.becoming = self._partition.after(one, STATE_OF[kind])
+        reason = self._reason(one.becoming, kind)
+        if reason is None:
+            self._plain.append(one)
+        else:
+            self._dying.append(one)
+            self._dead.append(DeadRecords(one.first, one.last, one.delivery_count, reason))
+
+    def _reason(self, becoming: RecordState, kind: int) -> DeathReason | None:
+        """Return why records need a dead letter, or None. A gap has no record."""
+        if not self._partition.limits.has_dead_letters or becoming is not RecordState.ARCHIVED:
+            return None
+        if kind == REJECT:
+            return DeathReason.REJECTED
+        return DeathReason.DELIVERED_TOO_OFTEN if kind == RELEASE else None
+
+    def changes(self) -> list[Change]:
+        """Return the changes to write."""
+        change_of = self._partition.change_of
+        return [*change_of(self._plain), *change_of(self._dying, self._dead)]
 
 
 def joined(batches: Iterable[StateBatch]) -> list[StateBatch]:

@@ -1,0 +1,188 @@
+"""``DeadLetters``: writes the dead letters of the share groups whose partitions this broker leads
+(KIP-1191).
+
+A record leaves its group when its dead letter is in the log, so a crash may write a dead letter
+twice but loses none. Nothing waits for ever: a topic that cannot be written to for
+``GIVE_UP_MS`` is given up, as one that is misconfigured is at once. Records that come then leave
+the group without a dead letter, until one can be written again. They are counted, and the log says
+which they are.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Final, NamedTuple
+
+from quorate.broker.common.errors import KafkaError, error_name
+from quorate.broker.coordinator.groups.shard_clock import ShardClock
+from quorate.broker.coordinator.share.dead_letters.dead_letter_batch import (
+    NOTHING,
+    DeadLetterBatch,
+    Source,
+    headers_of,
+)
+from quorate.broker.coordinator.share.dead_letters.dead_letter_figures import (
+    CONFIGURATION,
+    UNAVAILABLE,
+    DeadLetterFigures,
+)
+from quorate.broker.coordinator.share.dead_letters.dead_letter_peers import (
+    DeadLetterPeers,
+    DeadLetterWrite,
+)
+from quorate.broker.coordinator.share.dead_letters.dead_letter_place import Place
+from quorate.broker.coordinator.share.dead_letters.dead_letter_topics import (
+    DeadLetterTopics,
+    Refused,
+)
+from quorate.broker.coordinator.share.dead_letters.source_records import (
+    SourceRecords,
+    read_source,
+)
+from quorate.broker.coordinator.share.state.dead_records import DeadRecords
+from quorate.broker.quota.work_turns import WorkTurns
+from quorate.broker.replication.manager import ReplicaManager
+from quorate.common.types import NO_BROKER
+from quorate_proto.v1 import errors_pb2
+
+PATIENCE_MS: Final = 5_000
+"""How long one write is tried again: an election of another leader takes less. A member whose
+rejection waits for it is answered before its request times out."""
+GIVE_UP_MS: Final = 300_000
+"""How long a topic may be unavailable before records leave their groups without dead letters."""
+SHORT_PATIENCE_MS: Final = 500
+"""How long a write to a topic is tried that was given up."""
+WRITES_PER_TOPIC: Final = 4
+"""How many writes are under way at a time. Each holds what was read at once and a batch."""
+_PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2, 0.5)
+
+_TRY_AGAIN: Final = frozenset(
+    {
+        errors_pb2.NOT_LEADER_OR_FOLLOWER,
+        errors_pb2.LEADER_NOT_AVAILABLE,
+        errors_pb2.UNKNOWN_TOPIC_OR_PARTITION,
+        errors_pb2.UNKNOWN_TOPIC_ID,
+        errors_pb2.NOT_ENOUGH_REPLICAS,
+        errors_pb2.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        errors_pb2.REQUEST_TIMED_OUT,
+        errors_pb2.BROKER_NOT_AVAILABLE,
+        errors_pb2.KAFKA_STORAGE_ERROR,
+        errors_pb2.UNKNOWN_SERVER_ERROR,
+    }
+)
+"""The errors that pass without a change of the configuration. ``KAFKA_STORAGE_ERROR`` is that of a
+disk that is full or broken."""
+
+
+class DeadLetterParts(NamedTuple):
+    """What dead letters are made of and written with."""
+
+    topics: DeadLetterTopics
+    replicas: ReplicaManager
+    peers: DeadLetterPeers
+    turns: WorkTurns
+    clock: ShardClock
+
+
+class DeadLetters:
+    """The dead letters of one broker. All methods run on the event loop."""
+
+    def __init__(self, parts: DeadLetterParts) -> None:
+        self._parts = parts
+        self.figures = DeadLetterFigures(parts.clock.now_ms)
+        self._slots: dict[str, asyncio.Semaphore] = {}
+        self._failing_since_ms: dict[str, int] = {}
+        """When writing to a topic failed first since it last succeeded."""
+
+    def close(self) -> None:
+        """Write nothing more. Records whose dead letters are not written stay in their groups."""
+        self._parts.topics.close()
+        self._parts.peers.close()
+
+    def are_on(self, source: Source) -> bool:
+        """Return whether the group has a dead letter topic for the records of the source."""
+        return bool(self._parts.topics.topic_of(source))
+
+    async def write(self, source: Source, dead: Sequence[DeadRecords]) -> None:
+        """Return when the records may leave their group.
+
+        Raises:
+            KafkaError: their dead letters are not written now; the records stay.
+        """
+        topic = self._parts.topics.topic_of(source)
+        if not dead or not topic:
+            return
+        records = sum(one.records for one in dead)
+        slot = self._slots.setdefault(topic, asyncio.Semaphore(WRITES_PER_TOPIC))
+        self.figures.waiting += records
+        try:
+            async with asyncio.timeout(self._patience_ms(topic) / 1000), slot:
+                await self._write(source, dead)
+        except Refused as refused:
+            self.figures.miss(source, dead, CONFIGURATION, str(refused))
+        except (TimeoutError, KafkaError) as error:
+            if not self._is_given_up(topic):
+                raise KafkaError(
+                    errors_pb2.COORDINATOR_NOT_AVAILABLE,
+                    f"dead letters are not written to {topic} now: {str(error) or 'it takes long'}",
+                ) from error
+            self.figures.miss(source, dead, UNAVAILABLE, f"{topic} was unavailable for too long")
+        else:
+            self._failing_since_ms.pop(topic, None)
+            self.figures.written += records
+        finally:
+            self.figures.waiting -= records
+
+    def _patience_ms(self, topic: str) -> int:
+        given_up = topic in self._failing_since_ms and self._is_given_up(topic)
+        return SHORT_PATIENCE_MS if given_up else PATIENCE_MS
+
+    def _is_given_up(self, topic: str) -> bool:
+        """Return whether a topic, to which writing fails now, has been unavailable for too long."""
+        now_ms = self._parts.clock.now_ms()
+        return now_ms - self._failing_since_ms.setdefault(topic, now_ms) >= GIVE_UP_MS
+
+    async def _write(self, source: Source, dead: Sequence[DeadRecords]) -> None:
+        """Write dead letters, and try again until the caller's time is over.
+
+        Raises:
+            Refused: they cannot be written before a configuration changes.
+            KafkaError: the source cannot be read.
+        """
+        place = await self._parts.topics.place_for(source)
+        async for batch in self._batches(source, dead, place.batch_bytes_max):
+            pauses = iter(_PAUSES_S)
+            while code := await self._write_batch(place, batch):
+                if code not in _TRY_AGAIN:
+                    raise Refused(f"{place.tp} refuses them: {error_name(code)}")
+                await asyncio.sleep(next(pauses, _PAUSES_S[-1]))
+                place = await self._parts.topics.place_for(source)
+
+    async def _write_batch(self, place: Place, batch: bytes) -> int:
+        if place.leader == NO_BROKER:
+            return errors_pb2.LEADER_NOT_AVAILABLE
+        write = DeadLetterWrite(place.tp, place.topic_id, batch)
+        return await self._parts.peers.write(place.leader, write)
+
+    async def _batches(
+        self, source: Source, dead: Sequence[DeadRecords], bytes_max: int
+    ) -> AsyncIterator[bytes]:
+        """Yield the dead letters in batches. Thousands of them are encoded in turns."""
+        batch = DeadLetterBatch(bytes_max)
+        for run in dead:
+            first = run.first
+            while first <= run.last:
+                found = await self._contents(source, first, run.last)
+                async for offset in self._parts.turns.through(range(first, found.last + 1)):
+                    headers = headers_of(source, run, offset)
+                    content = found.contents.get(offset, NOTHING)
+                    if not batch.add(headers, content):
+                        yield batch.encoded(self._parts.clock.wall_ms())
+                        batch = DeadLetterBatch(bytes_max)
+                        batch.add(headers, content)
+                first = found.last + 1
+        yield batch.encoded(self._parts.clock.wall_ms())
+
+    async def _contents(self, source: Source, first: int, last: int) -> SourceRecords:
+        if self._parts.topics.copies(source.group_id):
+            return await read_source(self._parts.replicas, source, first, last)
+        return SourceRecords(last, {})
