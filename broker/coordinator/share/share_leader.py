@@ -1,6 +1,7 @@
 """``ShareLeader``: the share-partitions of the partitions that this broker leads (KIP-932)."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -60,6 +61,8 @@ class ShareLeader:
         self._tasks = BackgroundTasks()
         self.handed_out = 0
         """The records that were handed to members."""
+        self.handed_to: Counter[str] = Counter()
+        """Those of each group that is fetched for here."""
         self.acknowledged = 0
 
     def __iter__(self) -> Iterator[LedSharePartition]:
@@ -86,6 +89,7 @@ class ShareLeader:
         if is_unused() and self._led.get(led.key) is led:
             led.end()
             del self._led[led.key]
+            self.handed_to.pop(led.key.group_id, None)
 
     # -- fetching --------------------------------------------------------------------------------
 
@@ -246,6 +250,7 @@ class ShareLeader:
                 outcomes[one.key] = ShareOutcome(acquired=acquired, chunks=chunks)
                 taken = sum(records.records for records in acquired)
                 self.handed_out += taken
+                self.handed_to[one.key.group_id] += taken
                 wanted = wanted._replace(max_records=wanted.max_records - taken)
         return outcomes
 

@@ -39,6 +39,15 @@ HANDED_OUT: Final = Family(
     "RecordsAcquired",
     "Records that were handed to members of share groups.",
 )
+HANDED_TO_GROUP: Final = Family(
+    "quorate_share_group_records_handed_out_total",
+    MetricKind.COUNTER,
+    "ShareGroupMetrics",
+    "GroupRecordsAcquired",
+    "The same for each share group that is fetched for here. It begins anew when a group comes "
+    "back.",
+    ("group",),
+)
 ACKNOWLEDGED: Final = Family(
     "quorate_share_records_acknowledged_total",
     MetricKind.COUNTER,
@@ -183,6 +192,8 @@ class ShareSessionCache:
         """Yield the figures of share groups of this broker."""
         yield Sample(SESSIONS, len(self._sessions))
         yield Sample(HANDED_OUT, self._leader.handed_out)
+        for group_id, handed_out in self._leader.handed_to.items():
+            yield Sample(HANDED_TO_GROUP, handed_out, (group_id,))
         yield Sample(ACKNOWLEDGED, self._leader.acknowledged)
         of_groups: Counter[str] = Counter()
         for led in self._leader:

@@ -43,7 +43,8 @@ def share_groups() -> None:
     """
 
 
-def _open(bootstrap: str, timeout_ms: int) -> "ShareGroups":
+def open_share_groups(bootstrap: str, timeout_ms: int) -> "ShareGroups":
+    """Return the share groups of a cluster that can be reached."""
     from quorate.client.admin_options import read_admin_options
     from quorate.client.security import read_options
     from quorate.client.share_groups import ShareGroups
@@ -71,7 +72,7 @@ def list_(
     Example:
       quorate share-groups list --state stable
     """
-    found = _open(resolve_bootstrap(bootstrap_server, data), timeout_ms).all()
+    found = open_share_groups(resolve_bootstrap(bootstrap_server, data), timeout_ms).all()
     shown = [(name, is_) for name, is_ in found if state is None or is_ == state.lower()]
     if as_json:
         print_json([{"group": name, "state": is_} for name, is_ in shown])
@@ -108,7 +109,7 @@ def describe(
       quorate share-groups describe --group workers --json
     """
     bootstrap = resolve_bootstrap(bootstrap_server, data)
-    admin = _open(bootstrap, timeout_ms)
+    admin = open_share_groups(bootstrap, timeout_ms)
     metrics = _metrics(bootstrap, timeout_ms)
     views = [
         ShareGroupView(admin.describe(name), admin.offsets(name), in_flight_of(metrics, name))
@@ -154,7 +155,7 @@ def delete(
     Example:
       quorate share-groups delete --group workers
     """
-    admin = _open(resolve_bootstrap(bootstrap_server, data), timeout_ms)
+    admin = open_share_groups(resolve_bootstrap(bootstrap_server, data), timeout_ms)
     for name in names:
         admin.delete(name)
         echo(f"deleted share group {name}")
@@ -196,7 +197,7 @@ def reset_offsets(
     from quorate.cli.groups.group_offsets import Groups
 
     bootstrap = resolve_bootstrap(bootstrap_server, data)
-    admin = _open(bootstrap, timeout_ms)
+    admin = open_share_groups(bootstrap, timeout_ms)
     logs = Groups({"bootstrap.servers": bootstrap, **kafka_options()}, timeout_ms)
     begun = _starts(admin, group)
     partitions = named_partitions(logs, topics) if topics else sorted(begun)

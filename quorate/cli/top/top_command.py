@@ -21,8 +21,9 @@ from quorate.cli.shared_options import (
 )
 
 if TYPE_CHECKING:
+    from quorate.cli.top.measurements import Look
     from quorate.cli.top.top_groups import GroupSnapshot
-    from quorate.cli.top.top_view import Look
+    from quorate.cli.top.top_share_groups import ShareGroupSnapshot
     from quorate.client.admin import AdminClient
 
 _HOME_AND_CLEAR: Final = "\x1b[H\x1b[J"
@@ -50,8 +51,8 @@ _HOME_AND_CLEAR: Final = "\x1b[H\x1b[J"
     type=click.IntRange(min=0),
     default=10,
     show_default=True,
-    help="Number of consumer groups to show, those with the largest lag first. 0 does not ask "
-    "for groups.",
+    help="Number of consumer groups, and of share groups, to show, those with the largest lag "
+    "first. 0 does not ask for groups.",
 )
 @timeout_option(10_000)
 @json_option
@@ -76,9 +77,10 @@ def top(
       quorate top --bootstrap-server 127.0.0.1:9092
       quorate top --count 1 --interval 5 --json
     """
-    from quorate.cli.top import top_groups, top_view
+    from quorate.cli.top import top_groups, top_share_groups, top_view
 
     look_at_groups = _group_looks(bootstrap_server, data, timeout_ms, wanted=groups)
+    look_at_share_groups = _share_group_looks(bootstrap_server, data, timeout_ms, wanted=groups)
     with open_admin(bootstrap_server, data, timeout_ms) as admin:
         before, groups_before = _look(admin), look_at_groups()
         while count is None or count > 0:
@@ -87,16 +89,20 @@ def top(
             brokers = top_view.broker_rates(status, before, after)
             busiest = top_view.topic_rates(before, after, topics)
             behind = top_groups.group_rates(groups_before, groups_after, groups)
+            shared = look_at_share_groups()
+            sharing = top_share_groups.share_group_rates(before, after, shared, groups)
             if as_json:
-                print_json(top_view.as_document(status, brokers, busiest, behind))
+                print_json(top_view.as_document(status, brokers, busiest, behind, sharing))
             else:
-                _show(top_view.lines(status, brokers, busiest, behind, groups_after))
+                _show(
+                    top_view.lines(status, brokers, busiest, behind, sharing, groups_after, shared)
+                )
             before, groups_before = after, groups_after
             count = None if count is None else count - 1
 
 
 def _look(admin: "AdminClient") -> "Look":
-    from quorate.cli.top.top_view import Look
+    from quorate.cli.top.measurements import Look
 
     return Look.of(time.monotonic(), admin.metrics())
 
@@ -126,6 +132,28 @@ def _group_looks(
             return GroupSnapshot(time.monotonic(), trouble=error.message)
 
     return look_at_groups
+
+
+def _share_group_looks(
+    bootstrap_server: str | None, data: Path | None, timeout_ms: int, *, wanted: int
+) -> "Callable[[], ShareGroupSnapshot]":
+    """Return the function that asks for share groups, as ``_group_looks`` does for groups."""
+    from quorate.cli.share_groups.share_groups_command import open_share_groups
+    from quorate.cli.top.top_share_groups import ShareGroupSnapshot, look
+    from quorate.client.bootstrap import BootstrapError
+    from quorate.client.errors import QuorateError
+
+    if not wanted or given_grpc_servers():
+        return lambda: ShareGroupSnapshot({})
+    bootstrap = resolve_bootstrap(bootstrap_server, data)
+
+    def look_at_share_groups() -> ShareGroupSnapshot:
+        try:
+            return look(open_share_groups(bootstrap, timeout_ms))
+        except (click.ClickException, BootstrapError, QuorateError) as error:
+            return ShareGroupSnapshot({}, str(error))
+
+    return look_at_share_groups
 
 
 def _show(lines: list[str]) -> None:

@@ -1,17 +1,16 @@
 """The figures of ``quorate top`` from two measurements of a cluster; pure functions."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from quorate.cli.sizes import size
-from quorate.cli.top import top_groups
+from quorate.cli.top import top_groups, top_share_groups
+from quorate.cli.top.measurements import Look
 from quorate.cli.top.top_groups import GroupRates, GroupSnapshot
-from quorate.client.results import ClusterStatus, Metric
-
-Key = tuple[int, str, tuple[tuple[str, str], ...]]
-"""The key of a figure: (broker, name, tags)."""
+from quorate.cli.top.top_share_groups import ShareGroupRates, ShareGroupSnapshot
+from quorate.client.results import ClusterStatus
 
 REQUEST_TIMES: Final = "TotalTimeMs"
 """The metric of requests; it has a Count and a Mean, in seconds since the broker started."""
@@ -19,24 +18,6 @@ PRODUCE_TAGS: Final = (("request", "produce"),)
 
 _HEAD = ("broker", "leaders", "replicas", "under-repl", "in", "out", "records", "requests", "p.avg")
 _TOPIC_HEAD = ("topic", "in", "out", "records")
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """All figures at one time, in seconds of any clock."""
-
-    at_s: float
-    figures: Mapping[Key, float]
-
-    @classmethod
-    def of(cls, at_s: float, metrics: Iterable[Metric]) -> "Look":
-        return cls(
-            at_s, {(m.broker_id, m.name, tuple(sorted(m.tags.items()))): m.value for m in metrics}
-        )
-
-    def value(self, broker_id: int, name: str) -> float:
-        """Return a figure without tags; 0 if the broker does not report it."""
-        return self.figures.get((broker_id, name, ()), 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +127,7 @@ def as_document(
     brokers: Sequence[BrokerRates],
     topics: Sequence[TopicRates],
     groups: Sequence[GroupRates],
+    share_groups: Sequence[ShareGroupRates],
 ) -> dict[str, Any]:
     """Return the measurement as the JSON document that scripts read."""
     return {
@@ -156,6 +138,7 @@ def as_document(
         "brokers": [asdict(one) for one in brokers],
         "topics": [asdict(one) for one in topics],
         "groups": [asdict(one) for one in groups],
+        "share_groups": [asdict(one) for one in share_groups],
     }
 
 
@@ -164,9 +147,12 @@ def lines(
     brokers: Sequence[BrokerRates],
     topics: Sequence[TopicRates],
     groups: Sequence[GroupRates],
+    share_groups: Sequence[ShareGroupRates],
     seen: GroupSnapshot,
+    shared: ShareGroupSnapshot,
 ) -> list[str]:
-    """Return the lines that are printed for people."""
+    """Return the lines that are printed for people. There is a table of share groups if there are
+    any."""
     controller = "none" if status.controller_id < 0 else f"broker {status.controller_id}"
     leader = f"voter {status.quorum_leader}" if status.quorum_leader else "unknown"
     return [
@@ -182,6 +168,8 @@ def lines(
         "",
         *_table(top_groups.HEAD, [top_groups.row(one) for one in groups], words=2),
         *([f"groups: {seen.trouble}"] if seen.trouble else []),
+        *(["", *_share_table(share_groups)] if share_groups else []),
+        *([f"share groups: {shared.trouble}"] if shared.trouble else []),
         *(f"alert: {alert}" for alert in status.alerts),
     ]
 
@@ -203,6 +191,10 @@ def _broker_row(one: BrokerRates) -> tuple[str, ...]:
 def _topic_row(one: TopicRates) -> tuple[str, ...]:
     rates = (f"{size(one.bytes_in)}/s", f"{size(one.bytes_out)}/s", f"{one.records_in:,.0f}/s")
     return (one.topic, *rates)
+
+
+def _share_table(groups: Sequence[ShareGroupRates]) -> list[str]:
+    return _table(top_share_groups.HEAD, list(map(top_share_groups.row, groups)), words=2)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> list[str]:

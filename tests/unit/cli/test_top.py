@@ -3,8 +3,10 @@
 import pytest
 
 from quorate.cli.sizes import size
+from quorate.cli.top.measurements import Look
 from quorate.cli.top.top_groups import GroupSnapshot
-from quorate.cli.top.top_view import Look, as_document, broker_rates, lines, topic_rates
+from quorate.cli.top.top_share_groups import ShareGroupSnapshot
+from quorate.cli.top.top_view import as_document, broker_rates, lines, topic_rates
 from quorate.client.results import ClusterStatus, Metric
 from quorate_proto.v1 import admin_pb2
 
@@ -75,10 +77,10 @@ def test_the_busiest_topics_come_first_over_all_brokers_and_idle_ones_not_at_all
 def test_what_people_and_scripts_see() -> None:
     seen = status(1, 2)
     brokers, topics = broker_rates(seen, BEFORE, AFTER), topic_rates(BEFORE, AFTER, 5)
-    shown = lines(seen, brokers, topics, [], GroupSnapshot(0.0))
+    shown = lines(seen, brokers, topics, [], [], GroupSnapshot(0.0), ShareGroupSnapshot({}))
     assert shown[0].startswith("controller broker 1 (epoch 0)   quorum leader voter 2")
     assert any(line.startswith("bills") and "10.0 kB/s" in line for line in shown)
-    document = as_document(seen, brokers, topics, [])
+    document = as_document(seen, brokers, topics, [], [])
     assert document["brokers"][0]["bytes_in"] == 12_000
     assert document["topics"][0]["topic"] == "bills"
 

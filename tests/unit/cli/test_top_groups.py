@@ -11,6 +11,7 @@ from quorate.cli.top.top_groups import (
     look,
     row,
 )
+from quorate.cli.top.top_share_groups import ShareGroupSnapshot
 from quorate.cli.top.top_view import as_document, lines
 from tests.unit.cli.test_top import status
 
@@ -79,9 +80,9 @@ def test_a_group_that_was_set_back_has_no_negative_rate() -> None:
 def test_what_people_and_scripts_see_of_groups() -> None:
     rates = group_rates(at(0.0, far=(0, 100)), at(2.0, far=(40, 100)), 10)
     seen = GroupSnapshot(2.0, trouble="not allowed")
-    shown = lines(status(1), [], [], rates, seen)
+    shown = lines(status(1), [], [], rates, [], seen, ShareGroupSnapshot({}))
     assert shown[-3].startswith("group  state ")
     assert shown[-2].split() == ["far", "stable", "1", "60", "20/s", "3", "s"]
     assert shown[-1] == "groups: not allowed"
-    (group,) = as_document(status(1), [], [], rates)["groups"]
+    (group,) = as_document(status(1), [], [], rates, [])["groups"]
     assert (group["group"], group["lag"], group["caught_up_s"]) == ("far", 60, 3.0)
