@@ -1,6 +1,6 @@
 """A share-partition at its leader: what is handed out, to whom, how often, and when it is over."""
 
-import sys
+import tracemalloc
 
 import pytest
 
@@ -15,6 +15,7 @@ from quorate.broker.coordinator.share.state.acknowledgements import (
     check_batches,
 )
 from quorate.broker.coordinator.share.state.acquiring import ReadBatch, ShareLimits, Wanted
+from quorate.broker.coordinator.share.state.dead_records import DeadRecords, DeathReason
 from quorate.broker.coordinator.share.state.record_state import (
     AcquiredRecords,
     RecordState,
@@ -301,19 +302,59 @@ def test_malformed_acknowledgements_are_refused(
     assert refused.value.code == errors_pb2.INVALID_REQUEST
 
 
-def test_many_records_in_flight_take_little_memory() -> None:
+def test_whole_batches_in_flight_are_few_ranges() -> None:
     share = partition(limits=LIMITS._replace(max_record_locks=200_000))
     for first in range(0, 100_000, 500):
-        acquire(share, log_of(500, 100, first))
+        acquire(share, log_of(500, 100, first), now_ms=first)
     assert share.window.records == 100_000
-    size = sum(sys.getsizeof(one) for one in share.window)
     assert len(share.window) == 200
-    assert size < 30_000
     take(share, ack(500, 99_999))
     assert len(share.window) == 2
+
+
+def test_single_records_in_flight_take_little_memory() -> None:
+    """Every second record is accepted: there cannot be more ranges."""
+    share = partition(limits=LIMITS._replace(max_record_locks=20_000))
+    tracemalloc.start()
+    try:
+        for first in range(0, 10_000, 500):
+            acquire(share, log_of(500, 100, first), now_ms=first)
+            take(share, [one for at in range(first + 1, first + 500, 2) for one in ack(at, at)])
+        ranges, final = len(share.window), share.window.final_records(0)
+        with_it, _ = tracemalloc.get_traced_memory()
+        del share
+        without_it, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (ranges, final) == (10_000, 5_000)
+    assert (with_it - without_it) / ranges < 24, "bytes for each range"
+
+
+def test_kip_1191_a_gap_has_no_dead_letter() -> None:
+    share = partition(limits=LIMITS._replace(has_dead_letters=True))
+    acquire(share, log_of(4, 4))
+    plain, dying = share.acknowledge(A, ack(0, 3, ACCEPT, GAP, RELEASE, REJECT), 0)
+    assert [(one.first, one.last) for one in plain.ranges] == [(0, 0), (1, 1), (2, 2)]
+    assert dying.dead == [DeadRecords(3, 3, 1, DeathReason.REJECTED)]
+    share.committed(plain)
+    assert share.window.start == 2
+    share.failed(dying, 0)
+    take(share, ack(3, 3))
+    assert acquire(share, log_of(4, 4), B) == [AcquiredRecords(2, 2, 2)]
+
+
+def test_a_range_that_grew_to_the_left_is_not_handed_out_beyond_what_was_read() -> None:
+    share = partition()
+    acquire(share, log_of(20, 10), records=20)
+    take(share, ack(10, 19, RELEASE))
+    assert share.fetch_offset() == 10
+    take(share, ack(0, 9, RELEASE))
+    read = log_of(10, 10, first=10)
+    assert share.acquire(Wanted(B, 500, 500), read, 0) == [AcquiredRecords(10, 19, 2)]
+    assert share.fetch_offset() == 0
 
 
 def test_an_empty_window_has_nothing_available() -> None:
     window = RecordWindow(7)
     assert window.first_available() is None
-    assert (window.records, list(window), window.overlapping(0, 100)) == (0, [], [])
+    assert (window.records, list(window), window.between(0, 100)) == (0, [], [])

@@ -108,14 +108,14 @@ class SharePartitionAtRandom(RuleBasedStateMachine):
                 total += 1
         assert not exact or total <= count
 
-    @precondition(lambda self: any(one.is_locked for one in self.share.window))
+    @precondition(lambda self: any(one.condition.is_locked for one in self.share.window))
     @rule(kind=KINDS, data=st.data())
     def acknowledge(self, kind: int, data: st.DataObject) -> None:
-        held = [one for one in self.share.window if one.is_locked]
+        held = [one for one in self.share.window if one.condition.is_locked]
         one = held[data.draw(st.integers(0, len(held) - 1))]
         first = data.draw(st.integers(one.first, one.last))
         last = data.draw(st.integers(first, one.last))
-        self._acknowledge(one.member_id, kind, first, last)
+        self._acknowledge(one.condition.member_id, kind, first, last)
 
     @precondition(lambda self: self.records)
     @rule(member=st.sampled_from(MEMBERS), kind=KINDS, data=st.data())
@@ -149,7 +149,7 @@ class SharePartitionAtRandom(RuleBasedStateMachine):
         }[kind]
         self._begin(changes, {offset: state for offset in range(begin, last + 1)})
 
-    @precondition(lambda self: any(one.is_locked for one in self.share.window))
+    @precondition(lambda self: any(one.condition.is_locked for one in self.share.window))
     @rule(member=st.sampled_from(MEMBERS))
     def leave(self, member: str) -> None:
         held = {
@@ -286,8 +286,20 @@ class SharePartitionAtRandom(RuleBasedStateMachine):
         assert at == window.end
 
     @invariant()
+    def final_records_are_counted(self) -> None:
+        window = self.share.window
+        final = sum(one.records for one in window if one.condition.coming.is_final)
+        assert window.final_records(window.start) == final
+
+    @invariant()
+    def neighbours_differ(self) -> None:
+        conditions = [one.condition for one in self.share.window]
+        for one, other in zip(conditions, conditions[1:], strict=False):
+            assert one != other or one.becoming is not None
+
+    @invariant()
     def what_is_available_is_found(self) -> None:
-        available = [one.first for one in self.share.window if one.is_available]
+        available = [one.first for one in self.share.window if one.condition.is_available]
         assert self.share.window.first_available() == next(iter(available), None)
 
     @invariant()
@@ -295,17 +307,17 @@ class SharePartitionAtRandom(RuleBasedStateMachine):
         for one in self.share.window:
             for offset in range(one.first, one.last + 1):
                 record = self.records[offset]
-                if one.state is RecordState.ACQUIRED:
+                if one.condition.state is RecordState.ACQUIRED:
                     assert record.state is RecordState.ACQUIRED
                     assert (record.member, record.deliveries) == (
-                        one.member_id,
-                        one.delivery_count,
+                        one.condition.member_id,
+                        one.condition.delivery_count,
                     )
-                    assert record.until_ms == one.locked_until_ms
-                    assert record.writing is (one.becoming is not None)
-                elif one.is_available:
+                    assert record.until_ms == one.condition.locked_until_ms
+                    assert record.writing is (one.condition.becoming is not None)
+                elif one.condition.is_available:
                     assert record.state is RecordState.AVAILABLE
-                    assert record.deliveries == one.delivery_count
+                    assert record.deliveries == one.condition.delivery_count
         for offset in range(min(self.share.window.start, len(self.records))):
             record = self.records[offset]
             batch = next(b for b in self.log if b.last >= offset)

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from quorate.broker.coordinator.share.state.record_state import (
     NEVER_MS,
     AcquiredRecords,
+    Condition,
     RecordRange,
     RecordState,
 )
@@ -23,6 +24,10 @@ _RANGES_PER_MS: Final = 100
 """A window of many ranges looks for ended locks at most once in a number of milliseconds, one for
 each 100 ranges."""
 _FEWEST_DELIVERIES_TO_SLOW_DOWN: Final = 2
+
+
+_NEW: Final = Condition(RecordState.AVAILABLE)
+"""The condition of records that nobody had yet."""
 
 
 class ShareLimits(NamedTuple):
@@ -88,21 +93,18 @@ class Acquiring:
         taking.from_window()
         if not taking.is_over:
             taking.from_log()
-        self._wake_by(taking.until_ms if taking.ranges else NEVER_MS)
-        self.window.settle(taking.archived)
+        self._wake_by(taking.until_ms if taking.taken else NEVER_MS)
+        self.window.advance()
         return taking.result()
 
     def _hide(self, batches: Sequence[ReadBatch]) -> None:
         """Archive the available records that members must not see."""
-        hidden: list[RecordRange] = []
         for batch in batches:
-            last = min(batch.last, self.window.end - 1)
-            first = max(batch.first, self.window.start)
-            if batch.is_hidden and first <= last:
-                hidden += [one for one in self.window.cut(first, last) if one.is_available]
-        for one in hidden:
-            one.enter(RecordState.ARCHIVED)
-        self.window.settle(hidden)
+            if batch.is_hidden:
+                for one in self.window.available(batch.first, batch.last):
+                    hidden = one.condition.entered(RecordState.ARCHIVED)
+                    self.window.put(one.first, one.last, hidden)
+        self.window.advance()
 
     def _wake_by(self, deadline_ms: int) -> None:
         self.next_deadline_ms = min(self.next_deadline_ms, deadline_ms)
@@ -125,25 +127,21 @@ class _Taking:
         self._batches = batches
         self._left = wanted.max_records
         self.until_ms = until_ms
-        self.ranges: list[RecordRange] = []
-        self.archived: list[RecordRange] = []
+        self.taken: list[AcquiredRecords] = []
         self.is_over = False
 
     def from_window(self) -> None:
         """Hand out records that came back."""
         last_read = self._batches[-1].last
-        for one in self._window.overlapping(self._batches[0].first, last_read):
-            if not one.is_available:
-                continue
+        for one in self._window.available(self._batches[0].first, last_read):
             allowed = self._allowed(one)
-            if allowed is not None and self.ranges:
+            if allowed is not None and self.taken:
                 self.is_over = True
                 return
-            last = min(one.last, last_read, self._last_for(one.first, self._left))
+            last = min(one.last, self._last_for(one.first, self._left))
             if allowed is not None:
                 last = min(last, one.first + allowed - 1)
-            (part,) = self._window.cut(one.first, last)
-            self._lock(part)
+            self._hand_out(one._replace(last=last))
             if self._left <= 0 or allowed is not None:
                 self.is_over = True
                 return
@@ -152,47 +150,43 @@ class _Taking:
         """Return how many records of a range that was delivered often may be handed out at once,
         or None if all may."""
         limit = self._limits.delivery_count_limit
+        delivered = one.condition.delivery_count
         slow_from = max(_FEWEST_DELIVERIES_TO_SLOW_DOWN, -(-limit // 2))
-        if one.delivery_count < slow_from:
+        if delivered < slow_from:
             return None
-        if limit > _FEWEST_DELIVERIES_TO_SLOW_DOWN and one.delivery_count >= limit - 1:
+        if limit > _FEWEST_DELIVERIES_TO_SLOW_DOWN and delivered >= limit - 1:
             return 1
-        return max(1, self._batch_of(one.first).records >> (one.delivery_count - slow_from + 1))
+        return max(1, self._batch_of(one.first).records >> (delivered - slow_from + 1))
 
     def from_log(self) -> None:
         """Hand out records that nobody had before."""
         window = self._window
         room = min(self._left, self._limits.max_record_locks - window.records)
-        taken: RecordRange | None = None
+        locked = self._locked(_NEW)
         for batch in self._batches:
             if batch.last < window.end:
                 continue
             if room <= 0:
                 return
             if batch.is_hidden or batch.first > window.end:
-                self._pass_over(batch.last if batch.is_hidden else batch.first - 1)
-                taken = None
+                # These offsets have no records for members.
+                passed = batch.last if batch.is_hidden else batch.first - 1
+                window.append(passed, _NEW.entered(RecordState.ARCHIVED))
             if batch.is_hidden:
                 continue
             last = min(batch.last, window.end + room - 1) if self._wanted.is_exact else batch.last
             room -= last - window.end + 1
-            if taken is None:
-                taken = RecordRange(window.end, last, RecordState.AVAILABLE)
-                self._lock(taken)
-                window.append(taken)
-            else:
-                window.extend(last)
+            self.taken.append(AcquiredRecords(window.end, last, locked.delivery_count))
+            window.append(last, locked)
 
-    def _pass_over(self, last: int) -> None:
-        """Archive offsets at the end that have no records for members."""
-        passed = RecordRange(self._window.end, last, RecordState.ARCHIVED)
-        self._window.append(passed)
-        self.archived.append(passed)
-
-    def _lock(self, one: RecordRange) -> None:
-        one.lock(self._wanted.member_id, self.until_ms)
-        self.ranges.append(one)
+    def _hand_out(self, one: RecordRange) -> None:
+        locked = self._locked(one.condition)
+        self._window.put(one.first, one.last, locked)
+        self.taken.append(AcquiredRecords(one.first, one.last, locked.delivery_count))
         self._left -= one.records
+
+    def _locked(self, condition: Condition) -> Condition:
+        return condition.locked(self._wanted.member_id, self.until_ms)
 
     def _last_for(self, first: int, count: int) -> int:
         """Return the last of ``count`` records from ``first`` on, or that of its record batch."""
@@ -208,13 +202,13 @@ class _Taking:
     def result(self) -> list[AcquiredRecords]:
         """Return what was handed out, in batches of about the size that the member asks for."""
         together: list[AcquiredRecords] = []
-        for one in self.ranges:
+        for one in self.taken:
             before = together[-1] if together else None
             is_next = before is not None and before.last + 1 == one.first
             if before is not None and is_next and before.delivery_count == one.delivery_count:
                 together[-1] = before._replace(last=one.last)
             else:
-                together.append(AcquiredRecords(one.first, one.last, one.delivery_count))
+                together.append(one)
         return [part for one in together for part in self._parts(one)]
 
     def _parts(self, acquired: AcquiredRecords) -> Iterator[AcquiredRecords]:

@@ -51,43 +51,18 @@ class AcquiredRecords(NamedTuple):
         return self.last - self.first + 1
 
 
-class RecordRange:
-    """The records from ``first`` to ``last``, which have everything in common.
+class Condition(NamedTuple):
+    """What a leader knows of a record. Records in a row that have it in common are a range.
 
     ``becoming`` is the state to come while its change is being written, or else None. Nothing else
-    happens to the records meanwhile.
+    happens to the record meanwhile.
     """
 
-    __slots__ = (
-        "becoming",
-        "delivery_count",
-        "first",
-        "last",
-        "locked_until_ms",
-        "member_id",
-        "state",
-    )
-
-    def __init__(
-        self,
-        first: int,
-        last: int,
-        state: RecordState,
-        delivery_count: int = 0,
-        member_id: str = NOBODY,
-        locked_until_ms: int = NEVER_MS,
-    ) -> None:
-        self.first = first
-        self.last = last
-        self.state = state
-        self.delivery_count = delivery_count
-        self.member_id = member_id
-        self.locked_until_ms = locked_until_ms
-        self.becoming: RecordState | None = None
-
-    @property
-    def records(self) -> int:
-        return self.last - self.first + 1
+    state: RecordState
+    delivery_count: int = 0
+    member_id: str = NOBODY
+    locked_until_ms: int = NEVER_MS
+    becoming: RecordState | None = None
 
     @property
     def is_available(self) -> bool:
@@ -100,38 +75,35 @@ class RecordRange:
 
     @property
     def is_locked(self) -> bool:
-        """Whether a member has the records, and nothing is being written about them."""
+        """Whether a member has the record, and nothing is being written about it."""
         return self.state is RecordState.ACQUIRED and self.becoming is None
 
-    def split_off(self, offset: int) -> "RecordRange":
-        """Return a range of the records from ``offset`` on, and keep those before it."""
-        rest = RecordRange(
-            offset,
-            self.last,
-            self.state,
-            self.delivery_count,
-            self.member_id,
-            self.locked_until_ms,
-        )
-        rest.becoming = self.becoming
-        self.last = offset - 1
-        return rest
+    @property
+    def is_over(self) -> bool:
+        """Whether the record is final, and that is written."""
+        return self.state.is_final and self.becoming is None
 
-    def lock(self, member_id: str, until_ms: int) -> None:
-        """Hand the records to a member."""
-        self.state = RecordState.ACQUIRED
-        self.delivery_count = min(self.delivery_count + 1, DELIVERY_COUNT_MAX)
-        self.member_id, self.locked_until_ms = member_id, until_ms
+    def locked(self, member_id: str, until_ms: int) -> "Condition":
+        """Return the condition of a record that is handed to a member."""
+        count = min(self.delivery_count + 1, DELIVERY_COUNT_MAX)
+        return Condition(RecordState.ACQUIRED, count, member_id, until_ms)
 
-    def enter(self, state: RecordState) -> None:
-        """Come to a state in which no member has the records."""
-        self.state, self.becoming = state, None
-        self.member_id, self.locked_until_ms = NOBODY, NEVER_MS
+    def entered(self, state: RecordState) -> "Condition":
+        """Return the condition in a state in which no member has the record. A final record needs
+        no delivery count."""
+        return _FINAL[state] if state.is_final else Condition(state, self.delivery_count)
 
-    def merges_with(self, other: "RecordRange") -> bool:
-        """Return whether both can be one range. Final records need no delivery count."""
-        if self.state is not other.state or self.becoming is not None or other.becoming is not None:
-            return False
-        if self.state.is_final:
-            return True
-        return self.is_available and self.delivery_count == other.delivery_count
+
+_FINAL: Final = {state: Condition(state) for state in RecordState if state.is_final}
+
+
+class RecordRange(NamedTuple):
+    """The records from ``first`` to ``last``, and what they have in common."""
+
+    first: int
+    last: int
+    condition: Condition
+
+    @property
+    def records(self) -> int:
+        return self.last - self.first + 1

@@ -1,39 +1,46 @@
 """The records that a share group works at: from the first that is not final to the last that was
 handed out.
 
-They are kept as ranges, so a window of any length takes little memory where whole batches are
-handed out and acknowledged.
+They are kept as ranges: two numbers for each, whatever happens to single records. A window of any
+length takes little memory where whole batches are handed out and acknowledged.
 """
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from operator import attrgetter
 
 from quorate.broker.coordinator.share.state.record_state import (
+    Condition,
     RecordRange,
     RecordState,
     StateBatch,
 )
 
-_FIRST = attrgetter("first")
-
 
 class RecordWindow:
-    """The ranges from offset ``start`` up to ``end``, without gaps. ``end`` itself is not in it."""
+    """The ranges from offset ``start`` up to ``end``, without gaps. ``end`` itself is not in it.
+
+    A range is the first of its offsets and a condition, which ranges that were cut from one another
+    share. Neighbours in the same condition are one range, unless something is being written about
+    them: changes that are written apart end apart.
+    """
 
     def __init__(self, start: int) -> None:
         self.start = start
         self.end = start
-        self._ranges: list[RecordRange] = []
+        self._firsts = array("q")
+        self._conditions: list[Condition] = []
         self._available_from = start
         """No record before this offset is available."""
+        self._final = 0
+        """The records that are final, or will be."""
 
     def __len__(self) -> int:
         """Return the number of ranges."""
-        return len(self._ranges)
+        return len(self._firsts)
 
     def __iter__(self) -> Iterator[RecordRange]:
-        return iter(self._ranges)
+        return map(self._range, range(len(self._firsts)))
 
     @property
     def records(self) -> int:
@@ -42,56 +49,66 @@ class RecordWindow:
 
     def first_available(self) -> int | None:
         """Return the first offset that is available, or None if no record in the window is."""
-        for found in self.overlapping(self._available_from, self.end - 1):
-            if found.is_available:
-                self._available_from = found.first
-                return found.first
-        self._available_from = self.end
-        return None
+        found = next(self.available(self._available_from, self.end - 1), None)
+        self._available_from = self.end if found is None else found.first
+        return None if found is None else found.first
 
-    def overlapping(self, first: int, last: int) -> list[RecordRange]:
-        """Return the ranges with records from ``first`` to ``last``, in order."""
-        at = self._at(first)
+    def available(self, first: int, last: int) -> Iterator[RecordRange]:
+        """Yield what is available from ``first`` to ``last``. What was yielded may change before
+        the next one is asked for."""
+        at = self._at(max(first, self.start))
+        while at < len(self._firsts) and self._firsts[at] <= last:
+            if not self._conditions[at].is_available:
+                at += 1
+                continue
+            found = _clipped(self._range(at), first, last)
+            yield found
+            at = self._at(found.last + 1)
+
+    def between(self, first: int, last: int) -> list[RecordRange]:
+        """Return what there is from ``first`` to ``last``, in order."""
         found: list[RecordRange] = []
-        while at < len(self._ranges) and self._ranges[at].first <= last:
-            found.append(self._ranges[at])
-            at += 1
+        for at in range(self._at(max(first, self.start)), len(self._firsts)):
+            one = self._range(at)
+            if one.first > last:
+                break
+            found.append(_clipped(one, first, last))
         return found
 
-    def cut(self, first: int, last: int) -> list[RecordRange]:
-        """Return ranges that have the records from ``first`` to ``last`` and no others; both
-        offsets are in the window."""
-        self._split_at(first)
-        self._split_at(last + 1)
-        return self.overlapping(first, last)
+    def put(self, first: int, last: int, condition: Condition) -> None:
+        """Have the records from ``first`` to ``last`` in a condition. Those before the window are
+        passed over, and none is behind it."""
+        first = max(first, self.start)
+        if last < first:
+            return
+        left, right = self._cut(first), self._cut(last + 1)
+        for at in range(left, right):
+            self._count(at, -1)
+        self._firsts[left:right] = array("q", (first,))
+        self._conditions[left:right] = (condition,)
+        self._count(left, 1)
+        if condition.is_available:
+            self._available_from = min(self._available_from, first)
+        self._merge_with_next(left)
+        if left:
+            self._merge_with_next(left - 1)
 
-    def append(self, added: RecordRange) -> None:
-        """Add a range at the end, which begins there."""
-        assert added.first == self.end, "a window has no gaps"
-        self._ranges.append(added)
-        self.end = added.last + 1
-        if added.is_available:
-            self.note_available(added.first)
+    def append(self, last: int, condition: Condition) -> None:
+        """Add the records from the end on up to ``last``."""
+        self._firsts.append(self.end)
+        self._conditions.append(condition)
+        first, self.end = self.end, last + 1
+        self._count(len(self._firsts) - 1, 1)
+        if condition.is_available:
+            self._available_from = min(self._available_from, first)
+        if len(self._firsts) > 1:
+            self._merge_with_next(len(self._firsts) - 2)
 
-    def extend(self, last: int) -> None:
-        """Add the records up to ``last`` to the last range."""
-        self._ranges[-1].last = last
-        self.end = last + 1
-
-    def note_available(self, offset: int) -> None:
-        """Remember that the record at ``offset`` is available."""
-        self._available_from = min(self._available_from, offset)
-
-    def settle(self, changed: Iterable[RecordRange]) -> None:
-        """Merge ranges that have changed with their neighbours, and leave final records behind."""
-        for one in changed:
-            if one.is_available:
-                self.note_available(one.first)
-            if one.last >= self.start:
-                self._merge_around(self._at(max(one.first, self.start)))
+    def advance(self) -> None:
+        """Leave the final records at the beginning behind."""
         start = self.start
-        for one in self._ranges:
-            if not one.state.is_final or one.becoming is not None:
+        for one in self:
+            if not one.condition.is_over:
                 break
             start = one.last + 1
         self.begin_at(start)
@@ -100,52 +117,70 @@ class RecordWindow:
         """Forget the records before ``offset``."""
         if offset <= self.start:
             return
-        at = self._at(offset)
-        del self._ranges[:at]
-        if self._ranges:
-            self._ranges[0].first = max(self._ranges[0].first, offset)
+        kept = self._cut(offset) if offset < self.end else len(self._firsts)
+        for at in range(kept):
+            self._count(at, -1)
+        del self._firsts[:kept]
+        del self._conditions[:kept]
         self.start = offset
         self.end = max(self.end, offset)
         self._available_from = max(self._available_from, offset)
 
     def start_after(self, change: Iterable[RecordRange]) -> int:
         """Return where the window begins once ``change`` is in force."""
-        coming = {id(one) for one in change}
+        changing = {one.first for one in change}
         start = self.start
-        for one in self._ranges:
-            if not (one.coming if id(one) in coming else one.state).is_final:
+        for one in self:
+            condition = one.condition
+            if not (condition.coming.is_final if one.first in changing else condition.is_over):
                 break
             start = one.last + 1
         return start
 
     def final_records(self, start: int) -> int:
-        """Return how many records from ``start`` on are final, or will be (KIP-1226)."""
-        return sum(
-            one.last - max(one.first, start) + 1
-            for one in self._ranges
-            if one.last >= start and one.coming.is_final
-        )
+        """Return how many records from ``start`` on are final, or will be (KIP-1226). ``start`` is
+        what ``start_after`` has returned: all records before it are."""
+        return self._final - (start - self.start)
+
+    def _range(self, at: int) -> RecordRange:
+        return RecordRange(self._firsts[at], self._last(at), self._conditions[at])
+
+    def _last(self, at: int) -> int:
+        """Return the last offset of the range at an index."""
+        behind = at + 1
+        return (self._firsts[behind] if behind < len(self._firsts) else self.end) - 1
 
     def _at(self, offset: int) -> int:
-        """Return the index of the range with ``offset``, or of the first one behind it."""
-        at = bisect_right(self._ranges, offset, key=_FIRST) - 1
-        if at >= 0 and self._ranges[at].last >= offset:
-            return at
-        return at + 1
+        """Return the index of the range with ``offset``, which is not before the window; the number
+        of ranges if the offset is behind it."""
+        if offset >= self.end:
+            return len(self._firsts)
+        return bisect_right(self._firsts, offset) - 1
 
-    def _split_at(self, offset: int) -> None:
+    def _cut(self, offset: int) -> int:
+        """Have a range begin at ``offset``, and return its index."""
         at = self._at(offset)
-        if at < len(self._ranges) and self._ranges[at].first < offset:
-            self._ranges.insert(at + 1, self._ranges[at].split_off(offset))
+        if at < len(self._firsts) and self._firsts[at] < offset:
+            at += 1
+            self._firsts.insert(at, offset)
+            self._conditions.insert(at, self._conditions[at - 1])
+        return at
 
-    def _merge_around(self, at: int) -> None:
-        for left in (at, at - 1):
-            if 0 <= left < len(self._ranges) - 1:
-                one, other = self._ranges[left], self._ranges[left + 1]
-                if one.merges_with(other):
-                    one.last = other.last
-                    one.delivery_count = max(one.delivery_count, other.delivery_count)
-                    del self._ranges[left + 1]
+    def _count(self, at: int, sign: int) -> None:
+        if self._conditions[at].coming.is_final:
+            self._final += sign * (self._last(at) - self._firsts[at] + 1)
+
+    def _merge_with_next(self, at: int) -> None:
+        behind = at + 1
+        if behind < len(self._firsts):
+            condition = self._conditions[at]
+            if condition.becoming is None and condition == self._conditions[behind]:
+                del self._firsts[behind]
+                del self._conditions[behind]
+
+
+def _clipped(one: RecordRange, first: int, last: int) -> RecordRange:
+    return RecordRange(max(one.first, first), min(one.last, last), one.condition)
 
 
 def window_of(start: int, batches: Iterable[StateBatch]) -> RecordWindow:
@@ -157,6 +192,7 @@ def window_of(start: int, batches: Iterable[StateBatch]) -> RecordWindow:
         ValueError: the batches overlap, or end before they begin.
     """
     window = RecordWindow(start)
+    never = Condition(RecordState.AVAILABLE)
     for batch in batches:
         if batch.last < start:
             continue
@@ -164,8 +200,10 @@ def window_of(start: int, batches: Iterable[StateBatch]) -> RecordWindow:
         if first < window.end or batch.last < first:
             raise ValueError(f"{batch} overlaps another one, or ends before it begins")
         if first > window.end:
-            window.append(RecordRange(window.end, first - 1, RecordState.AVAILABLE))
+            window.append(first - 1, never)
         state = batch.state if batch.state.is_final else RecordState.AVAILABLE
-        window.append(RecordRange(first, batch.last, state, batch.delivery_count))
-    window.settle(())
+        window.append(
+            batch.last, never._replace(delivery_count=batch.delivery_count).entered(state)
+        )
+    window.advance()
     return window

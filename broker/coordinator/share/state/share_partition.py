@@ -15,7 +15,7 @@ The following rules hold, in whatever order events arrive:
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.coordinator.share.state.acknowledgements import (
@@ -29,11 +29,14 @@ from quorate.broker.coordinator.share.state.acquiring import Acquiring
 from quorate.broker.coordinator.share.state.dead_records import DeadRecords, DeathReason
 from quorate.broker.coordinator.share.state.record_state import (
     NEVER_MS,
+    Condition,
     RecordRange,
     RecordState,
     StateBatch,
 )
 from quorate_proto.v1 import errors_pb2
+
+_AVAILABLE: Final = RecordState.AVAILABLE
 
 
 class Change(NamedTuple):
@@ -74,9 +77,10 @@ class SharePartition(Acquiring):
         changing = _Changing(self)
         until_ms = now_ms + self.limits.lock_duration_ms
         for first, last, kind in runs:
-            for one in self.window.cut(max(first, self.window.start), last):
+            for one in self.window.between(first, last):
                 if kind == RENEW:
-                    one.locked_until_ms = until_ms
+                    renewed = one.condition._replace(locked_until_ms=until_ms)
+                    self.window.put(one.first, one.last, renewed)
                 else:
                     changing.begin(one, kind)
             if kind == RENEW:
@@ -86,49 +90,50 @@ class SharePartition(Acquiring):
     def release(self, member_id: str) -> list[Change]:
         """Have a member give back everything that it has, because its session is over."""
         changing = _Changing(self)
-        for one in self.window:
-            if one.is_locked and one.member_id == member_id:
+        for one in list(self.window):
+            if one.condition.is_locked and one.condition.member_id == member_id:
                 changing.begin(one, RELEASE)
         return changing.changes()
 
     def committed(self, change: Change) -> None:
         """Note that a change is written."""
-        for one in change.ranges:
-            assert one.becoming is not None, "a change ends once"
-            one.enter(one.becoming)
-        self.window.settle(change.ranges)
+        for first, last, condition in change.ranges:
+            self.window.put(first, last, condition.entered(condition.coming))
+        self.window.advance()
 
     def failed(self, change: Change, now_ms: int) -> None:
         """Note that a change is not written, or that nobody knows: the member still has the
         records, unless its lock has ended."""
-        for one in change.ranges:
-            one.becoming = None
-            if one.locked_until_ms <= now_ms:
-                one.enter(self._without_write(one))
+        for first, last, condition in change.ranges:
+            if condition.locked_until_ms <= now_ms:
+                held = condition.entered(self._without_write(condition))
             else:
-                self._wake_by(one.locked_until_ms)
-        self.window.settle(change.ranges)
+                held = condition._replace(becoming=None)
+                self._wake_by(condition.locked_until_ms)
+            self.window.put(first, last, held)
+        self.window.advance()
 
     def _check_held(self, member_id: str, first: int, last: int) -> None:
         if last >= self.window.end:
             raise _refusal(f"offset {last} was not handed out")
-        for one in self.window.overlapping(first, last):
-            if not one.is_locked or one.member_id != member_id:
-                at = max(first, one.first)
-                raise _refusal(f"member {member_id!r} does not have the record at offset {at}")
+        for one in self.window.between(first, last):
+            if not one.condition.is_locked or one.condition.member_id != member_id:
+                raise _refusal(
+                    f"member {member_id!r} does not have the record at offset {one.first}"
+                )
 
-    def after(self, one: RecordRange, state: RecordState) -> RecordState:
+    def after(self, condition: Condition, state: RecordState) -> RecordState:
         """Return the state that records come to: what was delivered too often is archived."""
-        is_too_often = one.delivery_count >= self.limits.delivery_count_limit
-        if state is RecordState.AVAILABLE and is_too_often:
+        is_too_often = condition.delivery_count >= self.limits.delivery_count_limit
+        if state is _AVAILABLE and is_too_often:
             return RecordState.ARCHIVED
         return state
 
-    def _without_write(self, one: RecordRange) -> RecordState:
+    def _without_write(self, condition: Condition) -> RecordState:
         """Return the state that records come to at once when their lock has ended."""
         if self.limits.has_dead_letters:
-            return RecordState.AVAILABLE
-        return self.after(one, RecordState.AVAILABLE)
+            return _AVAILABLE
+        return self.after(condition, _AVAILABLE)
 
     def change_of(
         self, ranges: Sequence[RecordRange], dead: Sequence[DeadRecords] = ()
@@ -138,9 +143,9 @@ class SharePartition(Acquiring):
             return
         start = self.window.start_after(ranges)
         batches = [
-            StateBatch(one.first, one.last, one.becoming, one.delivery_count)
+            StateBatch(one.first, one.last, one.condition.coming, one.condition.delivery_count)
             for one in ranges
-            if one.becoming is not None and one.last >= start
+            if one.last >= start
         ]
         yield Change(ranges, joined(batches), start, self.window.final_records(start), dead)
 
@@ -153,17 +158,21 @@ class SharePartition(Acquiring):
         already, so it has no ranges: it tells the next leader how often the records were delivered.
         Records that need dead letters are in a change of their own.
         """
-        late = [one for one in self.window if one.is_locked and one.locked_until_ms <= now_ms]
         dying = _Changing(self)
         batches = []
-        for one in late:
-            if self.limits.has_dead_letters and self.after(one, RecordState.AVAILABLE).is_final:
+        for one in list(self.window):
+            condition = one.condition
+            if not condition.is_locked or condition.locked_until_ms > now_ms:
+                continue
+            if self.limits.has_dead_letters and self.after(condition, _AVAILABLE).is_final:
                 dying.begin(one, RELEASE)
             else:
-                one.enter(self._without_write(one))
-                batches.append(StateBatch(one.first, one.last, one.state, one.delivery_count))
-        self.window.settle(late)
-        locks = (one.locked_until_ms for one in self.window if one.is_locked)
+                state = self._without_write(condition)
+                self.window.put(one.first, one.last, condition.entered(state))
+                batches.append(StateBatch(one.first, one.last, state, condition.delivery_count))
+        self.window.advance()
+        conditions = (one.condition for one in self.window)
+        locks = (one.locked_until_ms for one in conditions if one.is_locked)
         self.next_deadline_ms = self._look_ahead(min(locks, default=NEVER_MS), now_ms)
         changes = dying.changes()
         if batches:
@@ -175,8 +184,9 @@ class SharePartition(Acquiring):
 
     def log_begins_at(self, offset: int) -> None:
         """Note that the log has no records before ``offset``."""
-        self.window.begin_at(offset)
-        self.window.settle(())
+        if offset > self.window.start:
+            self.window.begin_at(offset)
+            self.window.advance()
 
 
 class _Changing:
@@ -193,13 +203,16 @@ class _Changing:
 
     def begin(self, one: RecordRange, kind: int) -> None:
         """Begin to change a range as an acknowledgement of ``kind`` says."""
-        one.becoming = self._partition.after(one, STATE_OF[kind])
-        reason = self._reason(one.becoming, kind)
+        condition = one.condition
+        becoming = self._partition.after(condition, STATE_OF[kind])
+        changing = one._replace(condition=condition._replace(becoming=becoming))
+        self._partition.window.put(*changing)
+        reason = self._reason(becoming, kind)
         if reason is None:
-            self._plain.append(one)
+            self._plain.append(changing)
         else:
-            self._dying.append(one)
-            self._dead.append(DeadRecords(one.first, one.last, one.delivery_count, reason))
+            self._dying.append(changing)
+            self._dead.append(DeadRecords(one.first, one.last, condition.delivery_count, reason))
 
     def _reason(self, becoming: RecordState, kind: int) -> DeathReason | None:
         """Return why records need a dead letter, or None. A gap has no record."""
