@@ -42,6 +42,14 @@ TABLE_PARTITION_BY: Final = ConfigKey(
     form="hour(COLUMN), day(COLUMN), identity(COLUMN) or bucket(N,COLUMN), with commas between",
     doc="The partition transforms of a new table.",
 )
+TABLE_WRITE_MODE: Final = ConfigKey(
+    name="table.write.mode",
+    type=str,
+    default="append",
+    one_of=("append", "upsert"),
+    doc="What a record does to the table: append adds a row; upsert replaces the row of the same "
+    "key, and a record without a value removes it. upsert needs cleanup.policy=compact.",
+)
 TABLE_TARGET_FILE_BYTES: Final = ConfigKey(
     name="table.target.file.bytes",
     type=int,
@@ -120,6 +128,7 @@ TABLE_KEYS: Final[tuple[ConfigKey[Any], ...]] = (
     TABLE_LOCATION,
     TABLE_NAME,
     TABLE_PARTITION_BY,
+    TABLE_WRITE_MODE,
     TABLE_TARGET_FILE_BYTES,
     TABLE_COMMIT_INTERVAL_MS,
     TABLE_UPKEEP_INTERVAL_MS,

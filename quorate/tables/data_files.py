@@ -5,8 +5,9 @@ statistics. Names are unique, and no reader sees a file before the driver has co
 """
 
 import contextlib
+import dataclasses
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -14,9 +15,11 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from quorate.common.topic_partition import TopicPartition
 from quorate.tables.partitioning import PartitionField, PartitionKey, divided
 from quorate.tables.storage import delete_files, make_durable, open_storage
 from quorate.tables.table_errors import TableError
+from quorate.tables.write_mode import KEY, RAW_KEY
 
 if TYPE_CHECKING:
     from pyiceberg.io import OutputStream
@@ -25,7 +28,7 @@ ROW_GROUP_BYTES: Final = 64 << 20
 """The size in memory of the rows that are collected for a row group."""
 OPEN_FILES_MAX: Final = 32
 """The number of partitions that a task writes at once; more close the one that was opened first."""
-WITHOUT_BOUNDS: Final = frozenset({"key", "value"})
+WITHOUT_BOUNDS: Final = frozenset({KEY, RAW_KEY, "value"})
 """Columns whose values hardly ever repeat: neither a dictionary nor bounds are worth their time."""
 _ASCENDING: Final = ("offset", "timestamp")
 
@@ -61,6 +64,15 @@ class WrittenFile:
     def metadata(self) -> Any:  # noqa: ANN401 - of pyarrow
         """Return the footer as pyarrow reads it."""
         return pq.read_metadata(pa.BufferReader(self.footer))
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRows:
+    """The rows of a batch, written and not committed."""
+
+    files: Sequence[WrittenFile]
+    keys: Mapping[TopicPartition, pa.Array] = dataclasses.field(default_factory=dict)
+    """For upserts: the keys of the batch, as bytes, once each."""
 
 
 def write_files(layout: FileLayout, batches: Iterable[pa.RecordBatch]) -> list[WrittenFile]:

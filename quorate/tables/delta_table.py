@@ -22,9 +22,18 @@ from deltalake.transaction import AddAction
 from quorate.common.topic_partition import TopicPartition
 from quorate.spark.offset_ranges import DescribedTopic
 from quorate.tables.data_files import FileLayout, WrittenFile
+from quorate.tables.delta_files import present_files
+from quorate.tables.earlier_rows import EarlierRows, Rewritten
 from quorate.tables.lake_table import TableCommit, TableContent, Upkeep
 from quorate.tables.partitioning import PartitionField, field_named
-from quorate.tables.storage import absolute_location, delta_options, is_local, local_path
+from quorate.tables.storage import (
+    absolute_location,
+    delete_files,
+    delta_options,
+    is_local,
+    local_path,
+    open_storage,
+)
 from quorate.tables.table_columns import all_nullable, grown_columns
 from quorate.tables.table_config import TableConfig
 from quorate.tables.table_errors import (
@@ -34,6 +43,7 @@ from quorate.tables.table_errors import (
     TableUnavailable,
 )
 from quorate.tables.table_position import Mark, TablePosition
+from quorate.tables.write_mode import WriteMode
 
 HISTORY_LOOKED_AT: Final = 200
 _EPOCH: Final = date(1970, 1, 1)
@@ -51,6 +61,7 @@ class DeltaLakeTable:
         self._config = config
         self._pipeline = pipeline
         self._table = table
+        self._earlier = EarlierRows()
 
     @property
     def sink(self) -> str:
@@ -124,6 +135,7 @@ class DeltaLakeTable:
             if commits is None:
                 return TablePosition()
             epoch = self._table.transaction_version(self._app("run"))
+            upserts = self._table.transaction_version(self._app("upsert"))
             marks: dict[TopicPartition, Mark] = {}
             for topic, described in topics.items():
                 for number in range(described.partitions):
@@ -134,7 +146,8 @@ class DeltaLakeTable:
                         marks[partition] = Mark(described.topic_id, offset)
             if topics and not was_reset:
                 self._refuse_restored()
-        return TablePosition(commits, epoch or 0, marks)
+        mode = WriteMode.UPSERT if upserts else WriteMode.APPEND
+        return TablePosition(commits, epoch or 0, marks, mode)
 
     def _app(self, of: TopicPartition | str = "", topic_id: bytes = b"") -> str:
         """Return the name of an application transaction."""
@@ -170,20 +183,37 @@ class DeltaLakeTable:
                 if self._table.transaction_version(self._app()) == change.position.commits:
                     return
                 # No row was there to delete, so deltalake has made no commit.
-            self._table.create_write_transaction(
-                [self._add(one) for one in change.files],
-                "append",
-                self._table.schema(),
-                partition_by=self._table.metadata().partition_columns,
-                commit_properties=properties,
-            )
+            earlier = self._without_earlier(change)
+            try:
+                self._table.create_write_transaction(
+                    [
+                        *(one.handle for one in earlier.removed),
+                        *(self._add(one) for one in (*change.files, *earlier.written)),
+                    ],
+                    "append",
+                    self._table.schema(),
+                    partition_by=self._table.metadata().partition_columns,
+                    commit_properties=properties,
+                )
+            except CommitFailedError:
+                storage = open_storage(self._config.storage)
+                delete_files(storage, [one.location for one in earlier.written])
+                raise
             self._table.update_incremental()
+
+    def _without_earlier(self, change: TableCommit) -> Rewritten:
+        """Write the files anew that have earlier rows of the keys of a change."""
+        if not change.replaced:
+            return Rewritten()
+        layout = self.layout(f"{self._pipeline}-upsert")
+        return self._earlier.without(present_files(self._table, layout), change.replaced, layout)
 
     def _properties(self, change: TableCommit) -> CommitProperties:
         position = change.position
         transactions = [
             Transaction(self._app(), position.commits),
             Transaction(self._app("run"), position.run_epoch),
+            Transaction(self._app("upsert"), int(position.mode is WriteMode.UPSERT)),
             *(
                 Transaction(self._app(partition, mark.topic_id), mark.offset)
                 for partition, mark in sorted(position.marks.items())
@@ -222,25 +252,34 @@ class DeltaLakeTable:
         return Upkeep(files_before=done["numFilesRemoved"], files_after=done["numFilesAdded"])
 
     def expire(self, older_than_ms: int) -> Upkeep:
-        """Write a checkpoint, and delete the log files that the retention of the table allows."""
+        """Write a checkpoint, and delete the log files that the retention of the table allows.
+
+        Upserts replace files all the time, so these are deleted, too, once they are old enough.
+        """
         self.reload()
         with named(self._config):
             self._table.create_checkpoint()
             self._table.cleanup_metadata()
+        if self.position({}).mode is WriteMode.UPSERT:
+            self._vacuum(older_than_ms, lost_files=False)
         return Upkeep()
 
     def remove_orphans(self, older_than_ms: int) -> Upkeep:
         self.reload()
+        return Upkeep(orphans_deleted=self._vacuum(older_than_ms, lost_files=True))
+
+    def _vacuum(self, older_than_ms: int, *, lost_files: bool) -> int:
+        """Delete files that were replaced before a moment, and those that no commit knows."""
         age = datetime.now(UTC) - datetime.fromtimestamp(older_than_ms / 1000, UTC)
         with named(self._config):
             deleted = self._table.vacuum(
-                retention_hours=max(int(age / timedelta(hours=1)), 0),
+                retention_hours=max(int(age / timedelta(hours=1)), 0 if lost_files else 1),
                 dry_run=False,
                 enforce_retention_duration=False,
-                full=True,
+                full=lost_files,
             )
         self.reload()
-        return Upkeep(orphans_deleted=len(deleted))
+        return len(deleted)
 
 
 def open_delta(config: TableConfig, pipeline: str, schema: pa.Schema) -> DeltaLakeTable:

@@ -30,20 +30,24 @@ from pyiceberg.io.pyarrow import (
 )
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update.snapshot import UpdateSnapshot
 from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform, IdentityTransform
 from sqlalchemy.exc import SQLAlchemyError
 
 from quorate.spark.offset_ranges import DescribedTopic, OffsetRange
 from quorate.tables.data_files import FileLayout
+from quorate.tables.earlier_rows import EarlierRows, Rewritten
 from quorate.tables.iceberg_upkeep import (
     compact,
     data_file_of,
     expire,
+    present_files,
     remove_orphans,
     rewrite_without,
 )
 from quorate.tables.lake_table import TableCommit, TableContent, Upkeep
 from quorate.tables.partitioning import PartitionField
+from quorate.tables.storage import delete_files
 from quorate.tables.table_columns import all_nullable, grown_columns
 from quorate.tables.table_config import TableConfig
 from quorate.tables.table_errors import (
@@ -81,6 +85,7 @@ class IcebergTable:
         self._config = config
         self._pipeline = pipeline
         self._table = _without_retries(table)
+        self._earlier = EarlierRows()
 
     @property
     def sink(self) -> str:
@@ -215,12 +220,33 @@ class IcebergTable:
                 layout = self.layout(f"{self._pipeline}-reset")
                 with transaction.update_snapshot(snapshot_properties=summary).overwrite() as step:
                     rewrite_without(step, self._table, layout, change.removed)
-            # An empty append makes a snapshot as well: it is what the commit is conditional on.
-            with transaction.update_snapshot(snapshot_properties=summary).fast_append() as append:
-                for one in change.files:
-                    append.append_data_file(data_file_of(one, self._table.metadata))
-            self._set_position(transaction, change.position)
-            self._table = _without_retries(transaction.commit_transaction())
+            earlier = self._without_earlier(change)
+            try:
+                self._add(transaction.update_snapshot(snapshot_properties=summary), change, earlier)
+                self._set_position(transaction, change.position)
+                self._table = _without_retries(transaction.commit_transaction())
+            except (CommitFailedException, ValidationException):
+                delete_files(self._table.io, [one.location for one in earlier.written])
+                raise
+
+    def _without_earlier(self, change: TableCommit) -> Rewritten:
+        """Write the files anew that have earlier rows of the keys of a change."""
+        if not change.replaced:
+            return Rewritten()
+        layout = self.layout(f"{self._pipeline}-upsert")
+        return self._earlier.without(present_files(self._table), change.replaced, layout)
+
+    def _add(self, update: UpdateSnapshot, change: TableCommit, earlier: Rewritten) -> None:
+        """Make the snapshot of a change.
+
+        An empty one is made as well: it is what the commit is conditional on.
+        """
+        step = update.overwrite() if earlier.removed else update.fast_append()
+        with step:
+            for file in earlier.removed:
+                step.delete_data_file(file.handle)
+            for one in (*change.files, *earlier.written):
+                step.append_data_file(data_file_of(one, self._table.metadata))
 
     def _set_position(self, transaction: Transaction, position: TablePosition) -> None:
         snapshot = transaction.table_metadata.current_snapshot()

@@ -4,7 +4,7 @@ Joining small files changes no row, and the position of the pipeline stays as it
 writer, as the pipeline itself, commits meanwhile, the upkeep gives up and is repeated later.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,8 +24,10 @@ from pyiceberg.typedef import Record
 
 from quorate.common.topic_partition import TopicPartition
 from quorate.tables.data_files import WITHOUT_BOUNDS, FileLayout, WrittenFile, write_files
+from quorate.tables.earlier_rows import PresentFile
 from quorate.tables.lake_table import Upkeep
 from quorate.tables.storage import delete_files, files_below
+from quorate.tables.table_errors import TableError
 
 if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask, Table
@@ -123,6 +125,39 @@ def rewrite_without(
         overwrite.delete_data_file(task.file)
 
 
+def present_files(table: "Table") -> list[PresentFile]:
+    """Return the data files of the present state of the table, to be searched for keys.
+
+    Raises:
+        TableError: another writer has marked rows of them as deleted.
+    """
+    return [_present_file(table, task) for task in table.scan().plan_files()]
+
+
+def _present_file(table: "Table", task: "FileScanTask") -> PresentFile:
+    if task.delete_files:
+        raise TableError(
+            f"another writer has marked rows of {task.file.file_path} as deleted: compact the "
+            "table with that writer"
+        )
+
+    def read(columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        return _rows(table, [task], columns)
+
+    file = task.file
+    partitions = _int_bounds(file, table.schema().find_field("partition").field_id)
+    return PresentFile(file.file_path, file.file_size_in_bytes, partitions, read, file)
+
+
+def _int_bounds(file: DataFile, field_id: int) -> tuple[int, int] | None:
+    """Return the bounds that the manifest has of a column of 32-bit integers."""
+    found = [(bounds or {}).get(field_id) for bounds in (file.lower_bounds, file.upper_bounds)]
+    if any(bound is None or len(bound) != 4 for bound in found):
+        return None
+    least, greatest = (int.from_bytes(bound or b"", "little", signed=True) for bound in found)
+    return least, greatest
+
+
 def _stays(rows: pa.RecordBatch, removed: Mapping[TopicPartition, int]) -> pa.Array:
     """Return a mask of the rows that are not removed."""
     goes = pa.repeat(pa.scalar(False), rows.num_rows)
@@ -135,19 +170,22 @@ def _stays(rows: pa.RecordBatch, removed: Mapping[TopicPartition, int]) -> pa.Ar
     return pc.invert(goes)
 
 
-def _rows(table: "Table", tasks: list["FileScanTask"]) -> Iterator[pa.RecordBatch]:
+def _rows(
+    table: "Table", tasks: list["FileScanTask"], columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yield all rows of files; columns that a file lacks may be missing.
 
     pyiceberg reads a list that is null as an empty one. So it only reads the files whose columns
     have other names than those of the table, which has to go by their ids.
     """
     schema = schema_to_pyarrow(table.schema(), include_field_ids=True)
-    scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
+    wanted = table.schema() if columns is None else table.schema().select(*columns)
+    scan = ArrowScan(table.metadata, table.io, wanted, AlwaysTrue())
     for task in tasks:
         with table.io.new_input(task.file.file_path).open() as stream:
             file = pq.ParquetFile(stream)
             if _are_named_alike(file.schema_arrow, schema):
-                yield from file.iter_batches()
+                yield from file.iter_batches(columns=columns)
                 continue
         yield from scan.to_record_batches([task])
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 from quorate.common.topic_partition import TopicPartition
 from quorate.spark.offset_ranges import DescribedTopic, OffsetRange
 from quorate.tables.data_files import FileLayout, WrittenFile
+from quorate.tables.earlier_rows import Replaced
 from quorate.tables.table_position import TablePosition
 
 
@@ -23,6 +24,8 @@ class TableCommit:
     """The offsets that the files hold, for those who read the history of the table."""
     removed: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Partitions of which all rows at and above an offset are removed."""
+    replaced: Replaced = field(default_factory=dict)
+    """The keys whose earlier rows are removed."""
     moved: Collection[TopicPartition] = ()
     """The partitions whose mark is another one than before."""
 

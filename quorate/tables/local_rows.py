@@ -12,16 +12,20 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from quorate.common.topic_partition import TopicPartition
 from quorate.pipeline.pipeline_errors import PipelineError
 from quorate.spark.errors import QuorateSourceError, RegistryUnavailable
 from quorate.spark.offset_ranges import OffsetRange
 from quorate.spark.options.option_table import SUBSCRIBE
 from quorate.spark.typed.typed_batches import TypedBatches
-from quorate.tables.data_files import FileLayout, WrittenFile, write_files
+from quorate.tables.data_files import FileLayout, WrittenFile, WrittenRows, write_files
 from quorate.tables.dead_letters import DeadLetters
+from quorate.tables.keyed_records import KeyedRecords
+from quorate.tables.latest_rows import LatestRows
 from quorate.tables.row_plan import RowPlan, plan_rows
 from quorate.tables.storage import delete_files, open_storage
 from quorate.tables.table_errors import TableUnavailable
+from quorate.tables.write_mode import WriteMode
 
 _logger = logging.getLogger(__name__)
 
@@ -34,7 +38,11 @@ class LocalRows:
     """The rows of batches, read and written by threads of this process; close it."""
 
     def __init__(
-        self, source: Mapping[str, str], threads: int, dead_letters: DeadLetters | None = None
+        self,
+        source: Mapping[str, str],
+        threads: int,
+        dead_letters: DeadLetters | None = None,
+        mode: WriteMode = WriteMode.APPEND,
     ) -> None:
         """
         Args:
@@ -43,10 +51,12 @@ class LocalRows:
             threads: how many ranges are read at once.
             dead_letters: takes the records that cannot be decoded; without it, one of them ends the
                 batch. It is closed with this object.
+            mode: whether all records become rows, or only the newest ones of their keys.
         """
         # The reader is given its ranges, so it need not know topics.
         self._options = {SUBSCRIBE.name: "-", **source}
         self._dead_letters = dead_letters
+        self._mode = mode
         self._plan = self._planned()
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="rows")
         self._cancelled = threading.Event()
@@ -80,10 +90,14 @@ class LocalRows:
             raise PipelineError(str(error)) from error
 
     def _planned(self) -> RowPlan:
-        return plan_rows(self._options, divides=self._dead_letters is not None)
+        return plan_rows(
+            self._options,
+            divides=self._dead_letters is not None,
+            is_keyed=self._mode is WriteMode.UPSERT,
+        )
 
-    def write(self, ranges: Sequence[OffsetRange], layout: FileLayout) -> list[WrittenFile]:
-        """Write all rows of the ranges, and return the files.
+    def write(self, ranges: Sequence[OffsetRange], layout: FileLayout) -> WrittenRows:
+        """Write the rows of the ranges, and return the files.
 
         Raises:
             PipelineError: the rows could not be read or written; no file is left.
@@ -91,17 +105,20 @@ class LocalRows:
         self._tasks, self._done = len(ranges), 0
         tasks = [self._threads.submit(self._write, one, layout) for one in ranges]
         written: list[WrittenFile] = []
+        keys: dict[TopicPartition, pa.Array] = {}
         failure: BaseException | None = None
         for task in tasks:
             error = task.exception()
             if error is None:
-                written += task.result()
+                done = task.result()
+                written += done.files
+                keys |= done.keys
             failure = failure or error
             self._done += 1
         undelivered = self._end_dead_letters(failed=failure is not None)
         failure = failure or undelivered
         if failure is None:
-            return written
+            return WrittenRows(written, keys)
         delete_files(open_storage(layout.storage), [one.location for one in written])
         if isinstance(failure, QuorateSourceError):
             raise PipelineError(str(failure)) from failure
@@ -130,13 +147,20 @@ class LocalRows:
         """Return the fraction of the ranges of the present batch that is done."""
         return self._done / self._tasks if self._tasks else 0.0
 
-    def _write(self, offsets: OffsetRange, layout: FileLayout) -> list[WrittenFile]:
+    def _write(self, offsets: OffsetRange, layout: FileLayout) -> WrittenRows:
         plan = self._plan
         batches = self._read(plan, offsets)
+        if plan.is_keyed:
+            latest = LatestRows()
+            keyed = KeyedRecords(plan, offsets, self._dead_letters)
+            for batch in batches:
+                latest.add(*keyed.rows(batch))
+            files = write_files(layout, latest.rows())
+            return WrittenRows(files, {offsets.topic_partition: latest.keys()})
         if plan.divides is not None:
             typed = TypedBatches(plan.divides, offsets.topic_partition)
             batches = (self._divided(typed, offsets, batch) for batch in batches)
-        return write_files(layout, batches)
+        return WrittenRows(write_files(layout, batches))
 
     def _read(self, plan: RowPlan, offsets: OffsetRange) -> Iterator[pa.RecordBatch]:
         for batch in plan.reader.read(InputPartition(offsets)):

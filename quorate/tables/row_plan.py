@@ -17,11 +17,12 @@ from quorate.common.table_keys import TABLE_DEAD_LETTER_TOPIC, TABLE_VALUE_FORMA
 from quorate.spark.options.given_options import GivenOptions
 from quorate.spark.options.option_declaration import Scope
 from quorate.spark.options.option_table import INCLUDE_HEADERS
-from quorate.spark.options.read_options import read_options_of
+from quorate.spark.options.read_options import ReadOptions, read_options_of
 from quorate.spark.options.typed_options import read_typed_options
 from quorate.spark.reading.batch_reader import QuorateReader
 from quorate.spark.schema import source_schema
-from quorate.spark.typed.typed_columns import TypedSelection, plan_columns
+from quorate.spark.typed.typed_columns import TypedColumns, TypedSelection, plan_columns
+from quorate.tables.write_mode import KEY, RAW_KEY
 
 WHOLE_RECORD: Final = ("key", "value", "offset", "timestamp", "headers")
 """The columns that a record needs to be written to another topic."""
@@ -37,14 +38,17 @@ class RowPlan:
     """Reads rows, or whole records if ``divides`` is given."""
     divides: TypedSelection | None = None
     """How whole records become rows, apart from those that cannot be decoded."""
+    is_keyed: bool = False
+    """True if whole records are read, and their keys count (`WriteMode.UPSERT`)."""
 
 
-def plan_rows(options: Mapping[str, str], *, divides: bool) -> RowPlan:
+def plan_rows(options: Mapping[str, str], *, divides: bool, is_keyed: bool = False) -> RowPlan:
     """Return a plan by the options of the format ``quorate``.
 
     Args:
         options: as Spark takes them.
         divides: whether records that cannot be decoded are told apart, as a whole.
+        is_keyed: whether keys tell which rows are replaced.
 
     Raises:
         ConfigError: records can always be decoded, as nothing in them is typed.
@@ -53,6 +57,8 @@ def plan_rows(options: Mapping[str, str], *, divides: bool) -> RowPlan:
     given = GivenOptions(options, Scope.BATCH)
     reading, include_headers = read_options_of(given), given[INCLUDE_HEADERS]
     typed = plan_columns(read_typed_options(given))
+    if is_keyed:
+        return _keyed(reading, typed, include_headers=include_headers)
     if typed is None:
         if divides:
             raise ConfigError(
@@ -65,6 +71,19 @@ def plan_rows(options: Mapping[str, str], *, divides: bool) -> RowPlan:
     if not divides:
         return RowPlan(_arrow(columns), QuorateReader(reading, columns, selection))
     return RowPlan(_arrow(columns), QuorateReader(reading, _whole(selection)), selection)
+
+
+def _keyed(reading: ReadOptions, typed: TypedColumns | None, *, include_headers: bool) -> RowPlan:
+    if typed is None:
+        columns = source_schema(include_headers=include_headers)
+        reader = QuorateReader(reading, source_schema(include_headers=True))
+        return RowPlan(_arrow(columns), reader, is_keyed=True)
+    columns = typed.schema(include_headers=include_headers)
+    selection = typed.select(columns, include_headers=include_headers)
+    schema, reader = _arrow(columns), QuorateReader(reading, _whole(selection))
+    if schema.field(KEY).type not in (pa.binary(), pa.string()):
+        schema = schema.append(pa.field(RAW_KEY, pa.binary()))
+    return RowPlan(schema, reader, selection, is_keyed=True)
 
 
 def _whole(selection: TypedSelection) -> StructType:

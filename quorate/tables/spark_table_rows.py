@@ -16,7 +16,7 @@ from pyspark.util import PythonEvalType
 from quorate.pipeline.pipeline_errors import PipelineError
 from quorate.pipeline.spark_rows import SparkRows, cause_of
 from quorate.spark.offset_ranges import OffsetRange
-from quorate.tables.data_files import FileLayout, WrittenFile, write_files
+from quorate.tables.data_files import FileLayout, WrittenRows, write_files
 
 
 class SparkTableRows:
@@ -48,7 +48,7 @@ class SparkTableRows:
         except (PySparkException, Py4JJavaError) as error:
             raise PipelineError(f"a batch cannot be planned: {cause_of(error)}") from error
 
-    def write(self, ranges: Sequence[OffsetRange], layout: FileLayout) -> list[WrittenFile]:
+    def write(self, ranges: Sequence[OffsetRange], layout: FileLayout) -> WrittenRows:
         """Write all rows of the ranges, which are planned, and return the files.
 
         A task that Spark repeats has deleted its files, unless its worker was killed: then they
@@ -63,7 +63,7 @@ class SparkTableRows:
             found = _mapped(self._frame, task).collect()
         except (PySparkException, Py4JJavaError) as error:
             raise PipelineError(f"a batch could not be written: {cause_of(error)}") from error
-        return [one for row in found for one in pickle.loads(row.files)]
+        return WrittenRows([one for row in found for one in pickle.loads(row.files)])
 
     def cancel(self) -> None:
         """Cancel all work of Spark; another thread may call this."""

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from quorate.client.admin import AdminClient
@@ -26,14 +27,18 @@ from quorate.spark.options.option_table import (
 from quorate.spark.options.topic_subscription import Subscription
 from quorate.spark.reading.offset_resolver import known_topics
 from quorate.spark.typed.typed_columns import CORRUPT
-from quorate.tables.lake_table import LakeTable
+from quorate.tables.lake_table import LakeTable, TableContent
 from quorate.tables.open_table import open_table
 from quorate.tables.service.service_config import read_service_config
 from quorate.tables.service.table_topics import pipeline_config, table_topics
 from quorate.tables.table_errors import TableError
+from quorate.tables.write_mode import RAW_KEY, WriteMode, identity_column
 
 EARLIEST: Final = -2
 """The number of Spark's options for the beginning of a log."""
+_OF_VALUES: Final = ("value", "key", MODE.name.lower())
+"""How the names of options begin that say what keys and values are."""
+_TOMBSTONE: Final = "_is_tombstone"
 
 
 def table_and_log(
@@ -107,15 +112,21 @@ def joined(
             if mark is not None and mark.topic_id != found.topic_id:
                 raise TableError(f"topic {topic} was created anew, and the table is of the old one")
             starts.setdefault(topic, {})[str(number)] = EARLIEST if mark is None else mark.offset
-    log = _log(session, {**options, STARTING_OFFSETS.name: json.dumps(starts)}, skips_bad)
+    reading = {**options, STARTING_OFFSETS.name: json.dumps(starts)}
+    rows, log = _rows(session, content), _log(session, reading, skips_bad)
+    if position.mode is WriteMode.UPSERT:
+        rows, log = upserted(rows, log, _raw(session, reading))
+    return rows.unionByName(log, allowMissingColumns=True)
+
+
+def _rows(session: SparkSession, content: TableContent) -> DataFrame:
     columns = from_arrow_schema(content.schema)
     if not content.files:
-        return session.createDataFrame([], columns).unionByName(log, allowMissingColumns=True)
+        return session.createDataFrame([], columns)
     reader = session.read.schema(columns)
     if content.partitions_in_paths:
         reader = reader.option("basePath", content.folder)
-    rows = reader.parquet(*content.files).select(columns.names)
-    return rows.unionByName(log, allowMissingColumns=True)
+    return reader.parquet(*content.files).select(columns.names)
 
 
 def _log(session: SparkSession, options: Mapping[str, str], skips_bad: bool) -> DataFrame:
@@ -129,3 +140,38 @@ def _log(session: SparkSession, options: Mapping[str, str], skips_bad: bool) -> 
     for name in corrupt:
         frame = frame.where(frame[name].isNull()).drop(name)
     return frame
+
+
+def _raw(session: SparkSession, options: Mapping[str, str]) -> DataFrame:
+    """Return the bytes of the keys in a log, and which records have no value."""
+    plain = {
+        name: value for name, value in options.items() if not name.lower().startswith(_OF_VALUES)
+    }
+    records = session.read.format("quorate").options(**plain).load()
+    return records.select(
+        "partition", "offset", F.col("key").alias(RAW_KEY), F.isnull("value").alias(_TOMBSTONE)
+    )
+
+
+def upserted(rows: DataFrame, log: DataFrame, raw: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Return the rows of a table whose keys have no newer record, and the newest records.
+
+    Args:
+        rows: the table, with one row for each key of a partition.
+        log: the records that are not in it yet, as rows, without those that cannot be decoded.
+        raw: the same records' offsets, keys and tombstones.
+    """
+    newest_first = Window.partitionBy("partition", RAW_KEY).orderBy(F.desc("offset"))
+    newest = (
+        log.join(raw.where(F.isnotnull(RAW_KEY)), ["partition", "offset"])
+        .withColumn("_place", F.row_number().over(newest_first))
+        .where("_place = 1")
+    )
+    column = identity_column(rows.columns)
+    keys = newest.select(F.col("partition").alias("_partition"), F.col(RAW_KEY).alias("_newer"))
+    has_newer = (rows["partition"] == keys["_partition"]) & (
+        rows[column].cast("binary") == keys["_newer"]
+    )
+    kept = rows.join(keys, has_newer, "left_anti")
+    wanted = log.columns if column != RAW_KEY else [*log.columns, RAW_KEY]
+    return kept, newest.where(~F.col(_TOMBSTONE)).select(wanted)

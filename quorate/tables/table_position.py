@@ -24,8 +24,11 @@ from enum import Enum
 from typing import Any, Final
 
 from quorate.common.topic_partition import TopicPartition
+from quorate.tables.write_mode import WriteMode
 
-VERSION: Final = 1
+VERSIONS: Final = {WriteMode.APPEND: 1, WriteMode.UPSERT: 2}
+"""The version of the form of a position. Releases that know only version 1 append, so they must not
+read the position of a table that is kept by upserts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +90,14 @@ class TablePosition:
     commits: int = 0
     run_epoch: int = 0
     marks: Mapping[TopicPartition, Mark] = field(default_factory=dict)
+    mode: WriteMode = WriteMode.APPEND
+    """What records have done to the table so far."""
 
-    def moved(self, run_epoch: int, marks: Mapping[TopicPartition, Mark]) -> "TablePosition":
-        """Return the position after a commit that moves these partitions."""
-        return TablePosition(self.commits + 1, run_epoch, {**self.marks, **marks})
+    def moved(
+        self, run_epoch: int, marks: Mapping[TopicPartition, Mark], mode: WriteMode
+    ) -> "TablePosition":
+        """Return the position after a commit in this mode that moves these partitions."""
+        return TablePosition(self.commits + 1, run_epoch, {**self.marks, **marks}, mode)
 
     def to_json(self) -> dict[str, Any]:
         """Return the form in which a table keeps the position."""
@@ -99,7 +106,7 @@ class TablePosition:
             one = topics.setdefault(topic, {"id": mark.topic_id.hex(), "offsets": {}})
             one["offsets"][str(number)] = mark.offset
         return {
-            "version": VERSION,
+            "version": VERSIONS[self.mode],
             "commits": self.commits,
             "runEpoch": self.run_epoch,
             "topics": topics,
@@ -112,14 +119,16 @@ def position_from_json(found: Mapping[str, Any]) -> TablePosition:
     Raises:
         ValueError: it is not of this form, or a newer version wrote it.
     """
-    if found.get("version") != VERSION:
-        raise ValueError(f"its version is {found.get('version')}, and this Quorate knows {VERSION}")
+    modes = {version: mode for mode, version in VERSIONS.items()}
+    if (mode := modes.get(found.get("version", 0))) is None:
+        known = ", ".join(map(str, modes))
+        raise ValueError(f"its version is {found.get('version')}, and this Quorate knows {known}")
     try:
         marks = {
             TopicPartition(topic, int(number)): Mark(bytes.fromhex(one["id"]), int(offset))
             for topic, one in found["topics"].items()
             for number, offset in one["offsets"].items()
         }
-        return TablePosition(int(found["commits"]), int(found["runEpoch"]), marks)
+        return TablePosition(int(found["commits"]), int(found["runEpoch"]), marks, mode)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"it lacks {error}") from error

@@ -15,6 +15,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from quorate.client.results import PipelineStep
+from quorate.common.table_keys import TABLE_WRITE_MODE
 from quorate.common.topic_partition import TopicPartition
 from quorate.pipeline.batch_runner import BatchRunner
 from quorate.pipeline.pipeline_errors import PipelineError
@@ -22,12 +23,13 @@ from quorate.pipeline.pipeline_planner import PipelineBatch, PipelinePlanner
 from quorate.pipeline.pipeline_registry import ActiveRun, offsets_of, steps_between
 from quorate.pipeline.run_progress import RunProgress
 from quorate.spark.offset_ranges import OffsetRange
-from quorate.tables.data_files import FileLayout, WrittenFile
+from quorate.tables.data_files import FileLayout, WrittenRows
 from quorate.tables.lake_table import LakeTable, TableCommit
 from quorate.tables.storage import delete_files, open_storage
 from quorate.tables.table_commits import TableCommits
 from quorate.tables.table_errors import PositionMoved, TableChanged, TableError
 from quorate.tables.table_position import Action, Mark, Step, TablePosition, decide
+from quorate.tables.write_mode import WriteMode
 
 _logger = logging.getLogger(__name__)
 
@@ -47,8 +49,8 @@ class TableRows(Protocol):
             PipelineError: the rows cannot be planned.
         """
 
-    def write(self, ranges: Sequence[OffsetRange], layout: FileLayout) -> list[WrittenFile]:
-        """Write all rows of the ranges, which are planned, and return the files.
+    def write(self, ranges: Sequence[OffsetRange], layout: FileLayout) -> WrittenRows:
+        """Write the rows of the ranges, which are planned, and return the files.
 
         Raises:
             PipelineError: the rows could not be read or written; no file is left.
@@ -72,11 +74,13 @@ class TableRunner(BatchRunner):
         planner: PipelinePlanner,
         rows: TableRows,
         progress: RunProgress,
+        mode: WriteMode = WriteMode.APPEND,
     ) -> None:
         super().__init__(charge, planner=planner, progress=progress)
         self._table = table
         self._commits = TableCommits(table)
         self._rows = rows
+        self._mode = mode
         self._looked_at: frozenset[str] = frozenset()
 
     @property
@@ -107,7 +111,8 @@ class TableRunner(BatchRunner):
             for one in sorted(quorum.keys() | table.keys())
         }
         self._refuse_other_topics(steps)
-        self._move_table(steps, quorum)
+        changes_mode = self._changes_mode(was_reset=state.rewound)
+        self._move_table(steps, quorum, is_emptied=changes_mode)
         self._move_quorum(steps, table, was_reset=state.rewound)
 
     def _quorum_marks(self) -> dict[TopicPartition, Mark]:
@@ -123,15 +128,41 @@ class TableRunner(BatchRunner):
                     "created anew; reset the pipeline to remove them, or name another table"
                 )
 
+    def _changes_mode(self, *, was_reset: bool) -> bool:
+        """Return True if the table is to be filled again in another mode than before.
+
+        Raises:
+            TableError: it has rows of another mode, and was not reset.
+        """
+        before = self._commits.position
+        if not before.marks or before.mode is self._mode:
+            return False
+        if was_reset:
+            return True
+        raise TableError(
+            f"the rows of the table were written with {TABLE_WRITE_MODE.name}={before.mode}, and "
+            f"{self._mode} would not fit them: fill it again with quorate tables backfill, or set "
+            f"{TABLE_WRITE_MODE.name}={before.mode} again"
+        )
+
     def _move_table(
-        self, steps: Mapping[TopicPartition, Step], quorum: Mapping[TopicPartition, Mark]
+        self,
+        steps: Mapping[TopicPartition, Step],
+        quorum: Mapping[TopicPartition, Mark],
+        *,
+        is_emptied: bool,
     ) -> None:
-        moved = {p: quorum[p] for p, step in steps.items() if step.action is Action.MOVE_TABLE}
+        """Remove the rows from the quorum's offsets on after a reset; all rows if told so."""
+        moved = {
+            partition: quorum[partition]
+            for partition, step in steps.items()
+            if step.action is Action.MOVE_TABLE or (is_emptied and partition in quorum)
+        }
         if not moved:
             return
         change = TableCommit(
-            position=self._commits.position.moved(self._charge.run_epoch, moved),
-            removed={partition: mark.offset for partition, mark in moved.items()},
+            position=self._commits.position.moved(self._charge.run_epoch, moved, self._mode),
+            removed={one: 0 if is_emptied else mark.offset for one, mark in moved.items()},
             moved=moved.keys(),
         )
         self._charge.require_in_charge()
@@ -165,20 +196,20 @@ class TableRunner(BatchRunner):
         self._progress.begun(batch)
         rows = files = 0
         if batch.ranges:
-            written = self._store(batch)
+            written = self._store(batch).files
             rows, files = sum(one.rows for one in written), len(written)
         steps = steps_between(self._charge.state, dict(batch.ends), dict(batch.topic_ids))
         self._commit_quorum(steps, rows)
         self.summary.add(batch, rows=rows, files=files)
         self._progress.committed(batch, rows)
 
-    def _store(self, batch: PipelineBatch) -> list[WrittenFile]:
+    def _store(self, batch: PipelineBatch) -> WrittenRows:
         """Write the rows of a batch, and commit them to the table."""
         self._rows.plan(batch.ranges)
         self._table.fit(self._rows.schema)
         name = f"{self._charge.state.name}-{self._charge.next_batch}"
         layout = self._table.layout(name)
-        written: list[WrittenFile] = []
+        written = WrittenRows([])
         try:
             written = self._rows.write(batch.ranges, layout)
             self._refuse_recreated_topics(batch)
@@ -187,20 +218,21 @@ class TableRunner(BatchRunner):
         except PipelineError as error:
             if isinstance(error, TableChanged | PositionMoved):
                 # Nothing of this batch is committed, and nothing of it will be.
-                delete_files(open_storage(layout.storage), [one.location for one in written])
+                delete_files(open_storage(layout.storage), [one.location for one in written.files])
             self._raise_if_out_of_charge()
             raise
         return written
 
-    def _change(self, batch: PipelineBatch, written: Sequence[WrittenFile]) -> TableCommit:
+    def _change(self, batch: PipelineBatch, written: WrittenRows) -> TableCommit:
         marks = {
             partition: Mark(batch.topic_ids[partition.topic], end)
             for partition, end in batch.ends.items()
         }
         before = self._commits.position
         return TableCommit(
-            position=before.moved(self._charge.run_epoch, marks),
-            files=written,
+            position=before.moved(self._charge.run_epoch, marks, self._mode),
+            files=written.files,
             ranges=batch.ranges,
             moved=[one for one, mark in marks.items() if before.marks.get(one) != mark],
+            replaced=written.keys,
         )

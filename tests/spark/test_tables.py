@@ -17,6 +17,7 @@ from quorate.tables.table_and_log import joined
 from quorate.tables.table_config import table_config
 from quorate.tables.table_errors import TableError
 from quorate.tables.table_position import Mark, TablePosition
+from quorate.tables.write_mode import RAW_KEY, WriteMode
 from tests.support.fake_range_cluster import FakeRangeCluster
 from tests.support.record_batches import Record
 
@@ -88,9 +89,10 @@ def test_a_table_and_its_log_have_each_offset_once(
     later = {**options, "valueSchema": "n int, s string"}
     assert joined(spark, table, options, described, skips_bad=True).count() == 13
     first = OffsetRange(TopicPartition("typed", 0), 0, 6, topic_id)
-    files = rows.write([first], table.layout("x"))
+    files = rows.write([first], table.layout("x")).files
     marks = {TopicPartition("typed", 0): Mark(topic_id, 6)}
-    table.commit(TableCommit(position=TablePosition().moved(1, marks), files=files, moved=marks))
+    position = TablePosition().moved(1, marks, WriteMode.APPEND)
+    table.commit(TableCommit(position=position, files=files, moved=marks))
     frame = joined(spark, table, later, described, skips_bad=True)
     found = sorted(frame.select("partition", "offset", "n", "s").collect())
     expected = [(0, n, n % 3, None if n < 6 else "x") for n in range(10) if n != 8]
@@ -99,4 +101,40 @@ def test_a_table_and_its_log_have_each_offset_once(
     if format_ == "iceberg":
         with pytest.raises(TableError, match="created anew"):
             joined(spark, table, options, anew, skips_bad=True)
+    rows.close()
+
+
+@pytest.mark.parametrize("key_format", ["", pytest.param("json", marks=pytest.mark.slow)])
+def test_an_upsert_table_and_its_log_have_each_key_once(
+    spark: SparkSession, cluster: FakeRangeCluster, tmp_path: Path, key_format: str
+) -> None:
+    keys = [b'{"k": %d}' % (n % 4) for n in range(10)]
+    values = [None if n in (5, 7) else b'{"n": %d}' % n for n in range(10)]
+    values[9] = b"junk"
+    records = [Record(n, key=keys[n], value=values[n]) for n in range(10)]
+    cluster.add("keyed", 0, [records])
+    topic_id = cluster.topic_ids["keyed"]
+    options = {
+        "kafka.bootstrap.servers": cluster.bootstrap,
+        "subscribe": "keyed",
+        "valueFormat": "json",
+        "valueSchema": "n int",
+        "valueColumns": "flatten",
+    }
+    if key_format:
+        options |= {"keyFormat": key_format, "keySchema": "k int"}
+    config = table_config(format="iceberg", location=str(tmp_path / "t"), name="t")
+    rows = LocalRows(options, 1, mode=WriteMode.UPSERT)
+    table = open_table(config, "p", rows.schema)
+    partition = TopicPartition("keyed", 0)
+    written = rows.write([OffsetRange(partition, 0, 6, topic_id)], table.layout("x"))
+    marks = {partition: Mark(topic_id, 6)}
+    position = TablePosition().moved(1, marks, WriteMode.UPSERT)
+    change = TableCommit(position=position, files=written.files, replaced=written.keys, moved=marks)
+    table.commit(change)
+    described = {"keyed": DescribedTopic(topic_id, 1)}
+    frame = joined(spark, table, options, described, skips_bad=True)
+    # Key 0: 0, 4, 8. Key 1: 1, a tombstone, junk. Key 2: 2, 6. Key 3: 3, a tombstone.
+    assert sorted(frame.select("offset", "n").collect()) == [(6, 6), (8, 8)]
+    assert (RAW_KEY in frame.columns) == bool(key_format)
     rows.close()

@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from quorate.client.results import NewTopic
 from quorate.cluster.client_options import client_options_of
+from quorate.tables.write_mode import WriteMode
 from quorate.testing import RunningCluster
 from tests.tables.readers import Rows, delta_rows, iceberg_rows
 from tests.tables.victim import POINTS
@@ -36,6 +37,17 @@ SCHEMA: Final = {
 }
 SETTLE_S: Final = 180.0
 STEP_S: Final = 60.0
+KEYS, RARE_KEYS = 300, 30_000
+"""How many keys records have in a table that is kept by upserts; one record in four has a rare one.
+A key stays in its partition, as these are multiples of the number of partitions."""
+DELETED_EVERY: Final = 7
+"""One record of so many is a tombstone then."""
+COMPACTED: Final = {
+    "cleanup.policy": "compact",
+    "max.compaction.lag.ms": "1000",
+    "min.cleanable.dirty.ratio": "0.01",
+    "table.write.mode": "upsert",
+}
 
 
 class Service:
@@ -89,7 +101,8 @@ class Service:
 class Load:
     """Produces to every partition of both topics until it is stopped."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, mode: WriteMode = WriteMode.APPEND) -> None:
+        self._mode = mode
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0}
         )
@@ -105,12 +118,24 @@ class Load:
     def _run(self) -> None:
         number = 0
         while not self._stopped.is_set():
-            value = bad_value(number) if number % BAD_EVERY == 0 else avro(b"%d" % number)
+            key, value = self._record(number)
             for topic in TOPICS.values():
-                self._producer.produce(topic, value, partition=number % PARTITIONS)
+                self._producer.produce(topic, value, key, partition=number % PARTITIONS)
             self._producer.poll(0)
             number += 1
             time.sleep(PAUSE_S)
+
+    def _record(self, number: int) -> tuple[bytes | None, bytes | None]:
+        """Return a key and a value; a key stays in its partition."""
+        is_bad = number % BAD_EVERY == 0
+        value = bad_value(number) if is_bad else avro(b"%d" % number)
+        if self._mode is WriteMode.APPEND:
+            return None, value
+        if is_bad:
+            # Nothing replaces it, so the topic keeps it for the check.
+            return b"bad%d" % number, value
+        key = b"k%d" % (number % (KEYS if number % 4 else RARE_KEYS))
+        return key, None if number % DELETED_EVERY == 0 else value
 
 
 def avro(content: bytes) -> bytes:
@@ -127,9 +152,15 @@ class Campaign:
     """One campaign: `run` it, then `check`."""
 
     def __init__(
-        self, cluster: RunningCluster, folder: Path, seed: int, say: Callable[[str], None]
+        self,
+        cluster: RunningCluster,
+        folder: Path,
+        seed: int,
+        say: Callable[[str], None],
+        mode: WriteMode = WriteMode.APPEND,
     ) -> None:
         self._cluster = cluster
+        self._mode = mode
         self._warehouse = folder / "warehouse"
         self._random = random.Random(seed)
         self._say = say
@@ -141,7 +172,7 @@ class Campaign:
     def run(self, kills: int) -> None:
         """Create the topics, and kill as often as told while records are produced."""
         self.create_topics()
-        load = Load(self._cluster.bootstrap)
+        load = Load(self._cluster.bootstrap, self._mode)
         try:
             while self.kills.total() < kills:
                 self._strike()
@@ -232,6 +263,7 @@ class Campaign:
                     "table.value.format": "avro",
                     "table.source.options": json.dumps({"valueSchema": json.dumps(SCHEMA)}),
                     "table.dead.letter.topic": DEAD_LETTERS,
+                    **(COMPACTED if self._mode is WriteMode.UPSERT else {}),
                 },
             )
             for format_, topic in TOPICS.items()
@@ -242,17 +274,17 @@ class Campaign:
                 created.raise_for_error()
 
     def _settled(self, format_: str) -> int:
-        """Wait until the table has as many rows as the topic, and compare them."""
-        expected = _expected(self._cluster.bootstrap, TOPICS[format_])
+        """Wait until the table has the rows that the topic makes, and compare them."""
+        expected = _expected(self._cluster.bootstrap, TOPICS[format_], self._mode)
         deadline_s = time.monotonic() + SETTLE_S
         while True:
             found = self._rows(format_)
-            if found.total() >= expected.total() or time.monotonic() > deadline_s:
+            if found == expected or time.monotonic() > deadline_s:
                 break
             time.sleep(0.5)
         lost, more = expected - found, found - expected
         assert not lost, f"{format_}: {lost.total()} rows are lost, as {sorted(lost)[:5]}"
-        assert not more, f"{format_}: {more.total()} rows are there twice, as {sorted(more)[:5]}"
+        assert not more, f"{format_}: {more.total()} rows are too many, as {sorted(more)[:5]}"
         return found.total()
 
     def _check_dead_letters(self) -> None:
@@ -260,7 +292,7 @@ class Campaign:
         expected: Counter[tuple[str, int, int, bytes]] = Counter()
         for topic in TOPICS.values():
             for message in consumed(self._cluster.bootstrap, topic):
-                if message.value()[:1] == b"\x7e":
+                if is_bad(message):
                     expected[topic, message.partition(), message.offset(), message.value()] += 1
         found: Counter[tuple[str, int, int, bytes]] = Counter()
         for message in consumed(self._cluster.bootstrap, DEAD_LETTERS):
@@ -281,13 +313,18 @@ class Campaign:
         return iceberg_rows(self._warehouse, TOPICS["iceberg"])
 
 
-def _expected(bootstrap: str, topic: str) -> Rows:
-    """The rows that a topic makes."""
-    return Counter(
-        (message.partition(), message.offset(), message.value()[1:])
-        for message in consumed(bootstrap, topic)
-        if message.value()[:1] != b"\x7e"
-    )
+def _expected(bootstrap: str, topic: str, mode: WriteMode) -> Rows:
+    """The rows that a topic makes: all records, or the newest one of each key."""
+    messages = [one for one in consumed(bootstrap, topic) if not is_bad(one)]
+    if mode is WriteMode.UPSERT:
+        newest = {(one.partition(), one.key()): one for one in messages}
+        messages = [one for one in newest.values() if one.value() is not None]
+    return Counter((one.partition(), one.offset(), one.value()[1:]) for one in messages)
+
+
+def is_bad(message: Any) -> bool:  # noqa: ANN401 - of confluent-kafka
+    """Return whether a record is none in Avro."""
+    return (message.value() or b"")[:1] == b"\x7e"
 
 
 def consumed(bootstrap: str, topic: str) -> list[Any]:

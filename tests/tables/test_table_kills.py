@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from quorate.tables.write_mode import WriteMode
 from quorate.testing import running_cluster
 from tests.tables.campaign import Campaign, Load
 from tests.tables.victim import POINTS
@@ -28,8 +29,9 @@ def test_a_service_that_dies_after_the_commit_of_a_table_adds_nothing_twice(
 @pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.timeout(1_800)
-def test_no_kill_loses_or_repeats_a_row(tmp_path: Path) -> None:
-    with running_cluster(3, 3) as cluster:
-        campaign = Campaign(cluster, tmp_path, 7, print)
+@pytest.mark.parametrize("mode", WriteMode)
+def test_no_kill_loses_or_repeats_a_row(mode: WriteMode, tmp_path: Path) -> None:
+    with running_cluster(3, 3, log_cleaner_backoff_ms=200) as cluster:
+        campaign = Campaign(cluster, tmp_path, 7, print, mode)
         campaign.run(2 * len(POINTS))
         campaign.check()

@@ -36,7 +36,7 @@ def test_the_tutorial_can_be_followed(tmp_path: Path) -> None:
     portion = PORTION.search(GUIDE.read_text(encoding="utf-8"))
     assert portion is not None
     blocks = re.findall(r"```(bash|python)\n(.*?)```", portion[1], re.DOTALL)
-    assert [language for language, _ in blocks] == ["bash", "bash", "python", "bash", "bash"]
+    assert [language for language, _ in blocks] == ["bash", "bash", "python", *["bash"] * 3]
     try:
         for language, block in blocks:
             if language == "python":

@@ -24,15 +24,25 @@ from quorate.common.table_keys import (
     TABLE_TARGET_FILE_BYTES,
     TABLE_UPKEEP_INTERVAL_MS,
     TABLE_VALUE_FORMAT,
+    TABLE_WRITE_MODE,
 )
 from quorate.pipeline.pipeline_config import PipelineConfig, parse_config
 from quorate.spark.options.client_settings import PREFIX
-from quorate.spark.options.option_table import KEY_FORMAT, VALUE_COLUMNS, VALUE_FORMAT
+from quorate.spark.options.option_table import (
+    KEY_FORMAT,
+    MAX_OFFSETS_PER_TRIGGER,
+    VALUE_COLUMNS,
+    VALUE_FORMAT,
+)
 from quorate.spark.options.typed_options import WITH_SCHEMA
 from quorate.tables.service.service_config import ServiceConfig
+from quorate.tables.write_mode import WriteMode
 
 PIPELINE_PREFIX: Final = "table."
 TOPICS_AT_ONCE: Final = 500
+CLEANUP_POLICY: Final = "cleanup.policy"
+UPSERT_OFFSETS_MAX: Final = 1_000_000
+"""The offsets of a batch whose newest rows are collected in memory, unless the options say else."""
 _SPEC: Final = ConfigSpec("table", TABLE_KEYS)
 
 
@@ -43,6 +53,7 @@ class TableTopic:
     topic: str
     values: tuple[tuple[str, str], ...]
     """The keys ``table.*`` of the topic, sorted."""
+    cleanup_policy: str = ""
 
     @property
     def configuration(self) -> Configuration:
@@ -62,6 +73,11 @@ class TableTopic:
     def is_paused(self) -> bool:
         """True if the table stands still."""
         return bool(self.configuration[TABLE_PAUSED])
+
+    @property
+    def write_mode(self) -> WriteMode:
+        """What records do to the table."""
+        return WriteMode(self.configuration[TABLE_WRITE_MODE])
 
     @property
     def dead_letter_topic(self) -> str:
@@ -94,16 +110,21 @@ def table_topics(admin: AdminClient, names: Sequence[str] | None = None) -> list
     """
     found: list[TableTopic] = []
     topics = admin.list_topics() if names is None else list(names)
-    keys = [key.name for key in TABLE_KEYS]
+    keys = [*(key.name for key in TABLE_KEYS), CLEANUP_POLICY]
     for start in range(0, len(topics), TOPICS_AT_ONCE):
         entities = [
             ConfigEntity("topic", name, keys) for name in topics[start : start + TOPICS_AT_ONCE]
         ]
         for described in admin.describe_configs(entities):
             values = {one.name: one.value or "" for one in described.entries}
+            cleanup_policy = values.pop(CLEANUP_POLICY, "")
             if values.get(TABLE_FORMAT.name):
                 found.append(
-                    TableTopic(topic=described.entity_name, values=tuple(sorted(values.items())))
+                    TableTopic(
+                        topic=described.entity_name,
+                        values=tuple(sorted(values.items())),
+                        cleanup_policy=cleanup_policy,
+                    )
                 )
     return found
 
@@ -126,6 +147,7 @@ def pipeline_config(table: TableTopic, service: ServiceConfig) -> PipelineConfig
             f"topic {table.topic} does not say {TABLE_LOCATION.name}, and the table service has "
             "no tables.warehouse"
         )
+    limits = _limits(table)
     values: dict[str, object] = {
         "name": table.pipeline,
         "source.kafka.bootstrap.servers": service.bootstrap_servers,
@@ -138,12 +160,30 @@ def pipeline_config(table: TableTopic, service: ServiceConfig) -> PipelineConfig
         "run.lease.ms": service.lease_ms,
     }
     values |= _with_prefix(f"source.{PREFIX}", service.security.items())
+    values |= _with_prefix("source.", limits.items())
     values |= _with_prefix("source.", service.source.items())
     values |= _with_prefix("source.", _typed_options(own).items())
     values |= _with_prefix("source.", _source_options(own[TABLE_SOURCE_OPTIONS]).items())
     values |= _with_prefix("sink.catalog.", service.catalog.items())
     values |= _with_prefix("sink.storage.", service.storage.items())
     return parse_config(values)
+
+
+def _limits(table: TableTopic) -> Mapping[str, str]:
+    """Return the options that limit a batch, and check that the topic may be kept in its mode.
+
+    Raises:
+        ConfigError: keys are to be replaced, and the topic does not have to have keys.
+    """
+    if table.write_mode is not WriteMode.UPSERT:
+        return {}
+    if "compact" not in map(str.strip, table.cleanup_policy.split(",")):
+        raise ConfigError(
+            f"topic {table.topic}: {TABLE_WRITE_MODE.name}=upsert needs {CLEANUP_POLICY}=compact, "
+            f"and it is {table.cleanup_policy}: only in a compacted topic does every record have a "
+            f"key, and the newest one of each key stay; or set {TABLE_WRITE_MODE.name}=append"
+        )
+    return {MAX_OFFSETS_PER_TRIGGER.name: str(UPSERT_OFFSETS_MAX)}
 
 
 def _with_prefix(prefix: str, items: Iterable[tuple[str, str]]) -> dict[str, object]:

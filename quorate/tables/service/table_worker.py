@@ -117,7 +117,8 @@ class TableWorker:
         config = pipeline_config(self.table, self._service)
         assert config.table is not None
         reading = {**config.reading, SUBSCRIBE.name: self.table.topic}
-        with closing(LocalRows(reading, self._service.threads, self._dead_letters())) as rows:
+        mode = self.table.write_mode
+        with closing(LocalRows(reading, self._service.threads, self._dead_letters(), mode)) as rows:
             table = open_table(config.table, config.name, rows.schema)
             owner = f"{self._service.service_id} {run_owner()}"
             with run_in_charge(
@@ -129,7 +130,12 @@ class TableWorker:
                 waits=False,
             ) as (charge, planner):
                 run = TableRunner(
-                    charge, table=table, planner=planner, rows=rows, progress=RunProgress()
+                    charge,
+                    table=table,
+                    planner=planner,
+                    rows=rows,
+                    progress=RunProgress(),
+                    mode=mode,
                 )
                 yield run, planner, table
 

@@ -14,11 +14,13 @@ from quorate.common.topic_partition import TopicPartition
 from quorate.pipeline.pipeline_errors import PipelineError
 from quorate.pipeline.pipeline_registry import ActiveRun
 from quorate.spark.offset_ranges import DescribedTopic, OffsetRange
-from quorate.tables.data_files import FileLayout, WrittenFile, write_files
+from quorate.tables.data_files import FileLayout, WrittenFile, WrittenRows, write_files
 from quorate.tables.lake_table import LakeTable, TableCommit, TableContent, Upkeep
+from quorate.tables.latest_rows import LatestRows
 from quorate.tables.table_errors import CommitConflict, TableUnavailable
 from quorate.tables.table_position import TablePosition
 from quorate.tables.table_runner import TableRunner
+from quorate.tables.write_mode import WriteMode
 from tests.unit.pipeline.world import (
     LEASE_MS,
     NAME,
@@ -108,7 +110,16 @@ class MemoryTable:
         if stored.version != self._seen:
             raise CommitConflict("another writer was faster")
         at_least = {(p.topic, p.partition): offset for p, offset in change.removed.items()}
-        kept = [one for one in stored.rows if one[2] < at_least.get(one[:2], 1 << 60)]
+        gone = {
+            (*partition, key)
+            for partition, keys in change.replaced.items()
+            for key in keys.to_pylist()
+        }
+        kept = [
+            one
+            for one in stored.rows
+            if one[2] < at_least.get(one[:2], 1 << 60) and (*one[:2], key_of(one[2])) not in gone
+        ]
         added = [row for one in change.files for row in stored.files[one.location]]
         stored.rows, stored.position = kept + added, change.position
         stored.version += 1
@@ -134,24 +145,52 @@ def rows_of(ranges: Sequence[OffsetRange]) -> list[Row]:
     ]
 
 
+def key_of(offset: int) -> bytes:
+    """The key of a record: eleven different ones in each partition."""
+    return b"k%d" % (offset * 7 % 11)
+
+
+def is_tombstone(offset: int) -> bool:
+    """Whether a record has no value."""
+    return offset % 5 == 3
+
+
+def latest_of(rows: Sequence[Row]) -> list[Row]:
+    """Return the newest row of each key that is not deleted."""
+    newest = {(topic, number, key_of(offset)): offset for topic, number, offset in rows}
+    return [
+        (topic, number, offset)
+        for (topic, number, _), offset in newest.items()
+        if not is_tombstone(offset)
+    ]
+
+
 class MemoryTableRows:
     """Writes the offsets of ranges into files of a `Stored`."""
 
     schema = SCHEMA
 
-    def __init__(self, stored: Stored, tick: Tick) -> None:
+    def __init__(self, stored: Stored, tick: Tick, mode: WriteMode) -> None:
         self._stored = stored
         self._tick = tick
+        self._mode = mode
 
     def plan(self, ranges: Sequence[OffsetRange]) -> None:
         """The columns stay as they are."""
 
-    def write(self, ranges: Sequence[OffsetRange], layout: FileLayout) -> list[WrittenFile]:
+    def write(self, ranges: Sequence[OffsetRange], layout: FileLayout) -> WrittenRows:
         self._tick("data files: before")
         name = f"{layout.prefix}-{len(self._stored.files)}"
-        self._stored.files[name] = rows = rows_of(ranges)
+        rows, keys = rows_of(ranges), {}
+        if self._mode is WriteMode.UPSERT:
+            keys = {
+                one.topic_partition: pa.array({key_of(row[2]) for row in rows_of([one])})
+                for one in ranges
+            }
+            rows = latest_of(rows)
+        self._stored.files[name] = rows
         self._tick("data files: after")
-        return [WrittenFile(name, 1, len(rows), (), b"")]
+        return WrittenRows([WrittenFile(name, 1, len(rows), (), b"")], keys)
 
     def cancel(self) -> None:
         """There is nothing to cancel."""
@@ -163,18 +202,36 @@ class MemoryTableRows:
 class ArrowTableRows:
     """Writes the offsets of ranges as real Parquet files."""
 
-    def __init__(self, schema: pa.Schema = SCHEMA, us_per_offset: int = HOUR_US) -> None:
+    def __init__(
+        self,
+        schema: pa.Schema = SCHEMA,
+        us_per_offset: int = HOUR_US,
+        mode: WriteMode = WriteMode.APPEND,
+    ) -> None:
         self.schema = schema
         self._us_per_offset = us_per_offset
+        self._mode = mode
 
     def plan(self, ranges: Sequence[OffsetRange]) -> None:
         """The columns stay as they are."""
 
-    def write(self, ranges: Sequence[OffsetRange], layout: FileLayout) -> list[WrittenFile]:
-        return write_files(layout, [self.batch(rows_of([one])) for one in ranges])
+    def write(self, ranges: Sequence[OffsetRange], layout: FileLayout) -> WrittenRows:
+        if self._mode is WriteMode.APPEND:
+            files = write_files(layout, [self.batch(rows_of([one])) for one in ranges])
+            return WrittenRows(files)
+        written: list[WrittenFile] = []
+        keys = {}
+        for one in ranges:
+            latest, rows = LatestRows(), rows_of([one])
+            deleted = pa.array([is_tombstone(offset) for _, _, offset in rows])
+            latest.add(self.batch(rows), pa.array([key_of(row[2]) for row in rows]), deleted)
+            written += write_files(layout, latest.rows())
+            keys[one.topic_partition] = latest.keys()
+        return WrittenRows(written, keys)
 
     def batch(self, rows: Sequence[Row]) -> pa.RecordBatch:
         values: dict[str, Any] = {
+            "key": [key_of(offset) for _, _, offset in rows],
             "value": [b"v%d" % offset for _, _, offset in rows],
             "topic": [topic for topic, _, _ in rows],
             "partition": [number for _, number, _ in rows],
@@ -204,13 +261,15 @@ class TableWorld:
         *ends: int,
         at_most: int = 20,
         open_table: Callable[[], LakeTable] | None = None,
+        mode: WriteMode = WriteMode.APPEND,
     ) -> None:
         self.stored = Stored()
         self.log = Log(*ends)
         self.cluster = Cluster()
         self.at_most = at_most
         self.open_table = open_table
-        self.rows = ArrowTableRows()
+        self.mode = mode
+        self.rows = ArrowTableRows(mode=mode)
         self.progress = RememberedProgress()
         self._runs = 0
 
@@ -232,8 +291,9 @@ class TableWorld:
             ActiveRun(admin, begun, LEASE_MS),
             table=table if real is None else real,
             planner=LogPlanner(self.log, at_most=self.at_most),
-            rows=MemoryTableRows(self.stored, tick) if real is None else self.rows,
+            rows=MemoryTableRows(self.stored, tick, self.mode) if real is None else self.rows,
             progress=self.progress,
+            mode=self.mode,
         )
 
     def run(self, tick: Tick = never, lost_answers: int = 0) -> TableRunner:
@@ -251,7 +311,8 @@ class TableWorld:
             return
 
     def expected(self) -> list[Row]:
-        return [("t", n, offset) for n, end in self.log.ends.items() for offset in range(end)]
+        rows = [("t", n, offset) for n, end in self.log.ends.items() for offset in range(end)]
+        return rows if self.mode is WriteMode.APPEND else sorted(latest_of(rows))
 
     def check(self) -> None:
         """Each offset once, and both positions at the ends."""

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from quorate.pipeline.pipeline_errors import PipelineError
 from quorate.spark.offset_ranges import OffsetRange
-from quorate.tables.data_files import FileLayout, WrittenFile
+from quorate.tables.data_files import FileLayout, WrittenRows
 from quorate.tables.delta_table import DeltaLakeTable, open_delta
 from quorate.tables.iceberg_table import IcebergTable, open_catalog, open_iceberg
 from quorate.tables.lake_table import LakeTable
@@ -161,7 +161,7 @@ def test_files_that_no_longer_fit_are_told_and_written_anew(format_: str, tmp_pa
     run.prepare(0)
     write = world.rows.write
 
-    def write_and_change(ranges: Sequence[OffsetRange], layout: FileLayout) -> list[WrittenFile]:
+    def write_and_change(ranges: Sequence[OffsetRange], layout: FileLayout) -> WrittenRows:
         written = write(ranges, layout)
         other = open_table(config, "other", SCHEMA)
         if isinstance(other, IcebergTable):

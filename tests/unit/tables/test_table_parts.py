@@ -32,6 +32,7 @@ from quorate.tables.table_position import (
     decide,
     position_from_json,
 )
+from quorate.tables.write_mode import WriteMode
 
 A, B = b"a" * 16, b"b" * 16
 
@@ -63,11 +64,11 @@ def test_whichever_position_has_survived_decides(
 
 def test_a_position_is_read_back_and_a_newer_one_is_refused() -> None:
     marks = {TopicPartition("t", 1): Mark(A, 5), TopicPartition("u", 0): Mark(B, 0)}
-    position = TablePosition(3, 77).moved(78, marks)
+    position = TablePosition(3, 77).moved(78, marks, WriteMode.APPEND)
     document = position.to_json()
     assert position_from_json(document) == TablePosition(4, 78, marks)
-    with pytest.raises(ValueError, match="its version is 2"):
-        position_from_json({**document, "version": 2})
+    with pytest.raises(ValueError, match="its version is 3"):
+        position_from_json({**document, "version": 3})
     with pytest.raises(ValueError, match="it lacks 'commits'"):
         position_from_json({name: one for name, one in document.items() if name != "commits"})
 

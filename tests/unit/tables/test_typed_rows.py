@@ -78,7 +78,7 @@ def layout(folder: Path, schema: pa.Schema) -> FileLayout:
 
 def written(rows: LocalRows, folder: Path, *ranges: OffsetRange) -> list[dict[str, Any]]:
     rows.plan(ranges)
-    files = rows.write(ranges, layout(folder, rows.schema))
+    files = rows.write(ranges, layout(folder, rows.schema)).files
     return [
         row
         for one in files
