@@ -76,7 +76,8 @@ def table_and_log(
     )
     with AdminClient(bootstrap_servers, options=dict(service.security)) as admin:
         found = table_topics(admin, [topic])
-        if not found or not admin.describe_pipelines([found[0].pipeline]):
+        states = admin.describe_pipelines([found[0].pipeline]) if found else []
+        if not any(one.topics for one in states):
             raise TableError(f"topic {topic} has no table, or the table has had no run so far")
     pipeline = pipeline_config(found[0], service)
     assert pipeline.table is not None

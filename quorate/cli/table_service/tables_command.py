@@ -50,7 +50,8 @@ def status(
 ) -> None:
     """Show the tables: who keeps them, how many rows they have got, and how far they are behind.
 
-    The lag in seconds is the time since the last commit, if records wait.
+    Of a table that fails, it shows the error, and since when nothing has succeeded. The lag in
+    seconds is the time since the last commit, if records wait.
 
     \b
     Example:
@@ -82,6 +83,18 @@ def status(
     ]
     header = ("TOPIC", "FORMAT", "STATE", "ROWS", "LAG", "BEHIND", "KEPT BY")
     echo_lines(text_table(header, rows))
+    for one in found:
+        if one.failing_since_ms is not None:
+            age = _age(one.failing_since_ms)
+            echo_lines(f"\n{one.topic} has been failing for {age}: {one.error}")
+            echo_lines("The service tries again by itself, at least once a minute.")
+
+
+def _age(since_ms: int) -> str:
+    import time
+
+    seconds = max(round(time.time() - since_ms / 1000), 0)
+    return f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"
 
 
 @tables.command()
@@ -195,7 +208,7 @@ def _idle(admin: "AdminClient", table: "TableTopic") -> "Pipeline":
     deadline_s = time.monotonic() + 60
     while True:
         states: list[Any] = admin.describe_pipelines([table.pipeline])
-        if not states:
+        if not states or not states[0].topics:
             raise TableError(f"the table of {table.topic} has had no run so far")
         state: Pipeline = states[0]
         if not state.alive:

@@ -96,7 +96,7 @@ def _opened(service: "ServiceConfig", topic: str) -> "LakeTable":
         found = table_topics(admin, [topic])
         if not found:
             raise TableError(f"topic {topic} has no table: its table.format is empty")
-        if not admin.describe_pipelines([found[0].pipeline]):
+        if not any(one.topics for one in admin.describe_pipelines([found[0].pipeline])):
             raise TableError(f"the table of {topic} has had no run so far")
     config = pipeline_config(found[0], service)
     assert config.table is not None

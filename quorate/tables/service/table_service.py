@@ -10,6 +10,9 @@ from quorate.client.admin import AdminClient
 from quorate.client.errors import QuorateError
 from quorate.client.results import Pipeline
 from quorate.common.configuration import ConfigError
+from quorate.pipeline.run_setup import run_owner
+from quorate.tables.service.failures import record_failure
+from quorate.tables.service.run_owners import TableFailure, failure_of, parse_owner
 from quorate.tables.service.service_config import ServiceConfig
 from quorate.tables.service.table_topics import TableTopic, table_topics
 from quorate.tables.service.table_worker import TableFigures, TableWorker
@@ -67,26 +70,43 @@ class TableService:
         except QuorateError as error:
             _logger.warning("looking for tables: %s", error)
             return
-        self._let_go(wanted)
+        for worker in self._let_go(wanted):
+            record_failure(
+                admin,
+                worker.table.pipeline,
+                states.get(worker.table.pipeline),
+                worker.figures.error,
+                f"{self._config.service_id} {run_owner()}",
+            )
         owners = {topic: _owner(states.get(one.pipeline)) for topic, one in wanted.items()}
         for taking in to_take(owners, self._workers.keys(), self._config.service_id):
             if time.monotonic() >= self._not_before_s.get(taking.table, 0.0):
-                self._start(wanted[taking.table], take_over=taking.take_over)
+                table = wanted[taking.table]
+                state = states.get(table.pipeline)
+                failure = None if state is None else failure_of(state, None)
+                self._start(table, failure, take_over=taking.take_over)
 
-    def _start(self, table: TableTopic, *, take_over: bool) -> None:
+    def _start(self, table: TableTopic, failure: TableFailure | None, *, take_over: bool) -> None:
         _logger.info("%s table of %s", "taking over" if take_over else "taking", table.topic)
-        worker = TableWorker(table, self._config, take_over=take_over)
+        worker = TableWorker(table, self._config, take_over=take_over, failure=failure)
         self._workers[table.topic] = worker
         worker.start()
 
-    def _let_go(self, wanted: Mapping[str, TableTopic]) -> None:
-        """Stop workers whose topic has changed, and forget those that have ended."""
+    def _let_go(self, wanted: Mapping[str, TableTopic]) -> list[TableWorker]:
+        """Stop workers whose topic has changed, and forget those that have ended.
+
+        Returns:
+            The workers that have failed.
+        """
+        failed: list[TableWorker] = []
         for topic, worker in list(self._workers.items()):
             if wanted.get(topic) != worker.table:
                 worker.stop()
             if worker.is_alive:
                 continue
             del self._workers[topic]
+            if worker.figures.error:
+                failed.append(worker)
             if worker.figures.waits_for_schema:
                 self._not_before_s[topic] = time.monotonic() + RETRY_S
             elif worker.figures.error:
@@ -96,6 +116,7 @@ class TableService:
         for topic, worker in self._workers.items():
             if worker.figures.summary.batches:
                 self._failures.pop(topic, None)
+        return failed
 
 
 def _is_paused(table: TableTopic) -> bool:
@@ -107,5 +128,7 @@ def _is_paused(table: TableTopic) -> bool:
 
 
 def _owner(state: Pipeline | None) -> str | None:
-    """Return the process that is in charge; its name is the first word of the run's owner."""
-    return state.owner.split(" ", 1)[0] if state is not None and state.alive else None
+    """Return the name of the process that is in charge."""
+    if state is None or not state.alive:
+        return None
+    return parse_owner(state.owner).service_id

@@ -10,6 +10,7 @@ from quorate.client.results import Pipeline
 from quorate.common.table_keys import TABLE_FORMAT
 from quorate.pipeline.pipeline_positions import pipeline_lags
 from quorate.spark.options.connection_options import ConnectionOptions
+from quorate.tables.service.run_owners import failure_of, parse_owner
 from quorate.tables.service.table_topics import TableTopic
 
 
@@ -20,7 +21,7 @@ class TableStatus:
     topic: str
     format: str
     state: str
-    """``paused``, ``kept`` by a process, ``waiting`` for one, or ``new``."""
+    """``failing``, ``paused``, ``kept`` by a process, ``waiting`` for one, or ``new``."""
     owner: str
     sink: str
     rows: int
@@ -28,6 +29,10 @@ class TableStatus:
     """How many offsets are not in the table; None if it has not begun."""
     lag_s: float | None
     """The time since the last commit if records wait, 0 if none waits; None if not begun."""
+    error: str
+    """Why it stands still; empty if it does not."""
+    failing_since_ms: int | None
+    """When the first run failed after the last success, in ms since 1970."""
     partitions: tuple[tuple[int, int, int | None], ...]
     """Partition, first offset that is not in the table, end of the log."""
 
@@ -58,11 +63,14 @@ def _status(
     lag_s = None
     if state is not None and lag is not None:
         lag_s = max(time.time() - state.committed_ms / 1000, 0.0) if lag else 0.0
+    failure = None if state is None else failure_of(state, lag)
     return TableStatus(
         topic=table.topic,
         format=table.configuration[TABLE_FORMAT],
-        state=_state(table, state),
-        owner=state.owner.rpartition(" ")[0] if state is not None and state.alive else "",
+        state=_state(table, state, is_failing=failure is not None),
+        owner=_process(state, is_failing=failure is not None),
+        error="" if failure is None else failure.error,
+        failing_since_ms=None if failure is None else failure.since_ms,
         sink="" if state is None else state.sink,
         rows=0 if state is None else state.rows,
         lag=lag,
@@ -71,7 +79,16 @@ def _status(
     )
 
 
-def _state(table: TableTopic, state: Pipeline | None) -> str:
+def _process(state: Pipeline | None, *, is_failing: bool) -> str:
+    """Return the process that keeps the table, or tells why it stands still."""
+    if state is None or not (state.alive or is_failing):
+        return ""
+    return parse_owner(state.owner).process
+
+
+def _state(table: TableTopic, state: Pipeline | None, *, is_failing: bool) -> str:
+    if is_failing and not table.is_paused:
+        return "failing"
     if state is not None and state.alive:
         return "kept"
     if table.is_paused:

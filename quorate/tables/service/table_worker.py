@@ -22,6 +22,7 @@ from quorate.tables.dead_letters import DeadLetters
 from quorate.tables.lake_table import LakeTable
 from quorate.tables.local_rows import LocalRows
 from quorate.tables.open_table import open_table
+from quorate.tables.service.run_owners import RunOwner, TableFailure
 from quorate.tables.service.service_config import ServiceConfig
 from quorate.tables.service.table_topics import TableTopic, pipeline_config
 from quorate.tables.table_errors import CommitConflict, TableError
@@ -55,8 +56,23 @@ class TableFigures:
 class TableWorker:
     """Keeps one table until it is stopped, fails, or another process takes over."""
 
-    def __init__(self, table: TableTopic, service: ServiceConfig, *, take_over: bool) -> None:
+    def __init__(
+        self,
+        table: TableTopic,
+        service: ServiceConfig,
+        *,
+        take_over: bool,
+        failure: TableFailure | None = None,
+    ) -> None:
+        """
+        Args:
+            table: the topic, and what it says of its table.
+            service: the configuration of this process.
+            take_over: begin even if another run is alive.
+            failure: why runs before this one have failed, if the last one has.
+        """
         self.table = table
+        self._failure = failure
         self.figures = TableFigures()
         self._service = service
         self._take_over = take_over
@@ -120,7 +136,8 @@ class TableWorker:
         mode = self.table.write_mode
         with closing(LocalRows(reading, self._service.threads, self._dead_letters(), mode)) as rows:
             table = open_table(config.table, config.name, rows.schema)
-            owner = f"{self._service.service_id} {run_owner()}"
+            run_name = f"{self._service.service_id} {run_owner()}"
+            owner = RunOwner(run_name, self._failure, tries_again=True).text
             with run_in_charge(
                 config,
                 table.sink,
