@@ -2,9 +2,10 @@
 is over.
 
 Replicas on a full disk cannot append, and a damaged one cannot return all that was appended. The
-controller removes them from the ISRs that have other members (``controller.broker_changes``). A
-controller forgets a report after a while, and its successor does not have it, so the report is
-repeated.
+controller removes them from the ISRs that have other members (``controller.broker_changes``). One
+in a log directory that has failed is offline: the controller never elects it, and its partition has
+no leader where nobody else could lead. A controller forgets a report after a while, and its
+successor does not have it, so the report is repeated.
 """
 
 import asyncio
@@ -34,6 +35,9 @@ class ReplicaTroubles(NamedTuple):
     """The replicas in an ISR that cannot do what it relies on: damaged, offline, or on a full disk
     while other disks of the broker have room."""
     offline_directories: Sequence[str] = ()
+    offline: Sequence[TopicIdPartition] = ()
+    """All replicas in these directories, in an ISR or not. Controllers of earlier releases know of
+    those alone that are in ``damaged``, too."""
 
     @property
     def are_there(self) -> bool:
@@ -109,11 +113,9 @@ class ReplicaReporter:
             broker_epoch=epoch,
             controller_epoch=self._images.image.controller_epoch,
             is_full=trouble.is_full,
-            damaged=[
-                control_pb2.DamagedReplica(topic_id=tip.topic_id, partition=tip.partition)
-                for tip in trouble.damaged
-            ],
+            damaged=_named(trouble.damaged),
             offline_directories=trouble.offline_directories,
+            offline=_named(trouble.offline),
         )
         answer = await self._controller.report_replicas(request, TIMEOUT_MS / 1000)
         if answer is None:
@@ -136,3 +138,9 @@ class ReplicaReporter:
         if said != self._said:
             log.info("%s", said)
         self._said = said
+
+
+def _named(tips: Sequence[TopicIdPartition]) -> list[control_pb2.DamagedReplica]:
+    return [
+        control_pb2.DamagedReplica(topic_id=tip.topic_id, partition=tip.partition) for tip in tips
+    ]

@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence, Set
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence, Set
 from typing import Final, TypeVar
 
 from quorate.broker.config.dynamic_config import LiveConfiguration, topics_of
 from quorate.broker.config.topic_keys import TOPIC_UNCLEAN_LEADER_ELECTION
-from quorate.broker.controller.broker_trouble_reports import BrokerTroubleReports
+from quorate.broker.controller.broker_trouble_reports import BELIEVED_MS, BrokerTroubleReports
 from quorate.broker.controller.channels.controller_channel_manager import (
     PUBLISH_TIMEOUT_MS,
     ControllerChannelManager,
@@ -15,6 +15,7 @@ from quorate.broker.controller.channels.controller_channel_manager import (
 from quorate.broker.controller.link_reports import LinkReports
 from quorate.broker.controller.managers import broker_manager
 from quorate.broker.controller.managers.decisions import ControllerTenure
+from quorate.broker.controller.managers.partition_change import OfflineReplicas
 from quorate.broker.controller.tenure import EventPriority, EventQueue, TenureEnded, Writer
 from quorate.broker.metadata.metadata_follower import MetadataFollower
 from quorate.common.types import BrokerEpoch, BrokerId, TopicIdPartition
@@ -59,6 +60,14 @@ class BrokerChanges:
         self._links = links
         self._due = False
 
+    def start(self) -> None:
+        """Begin the tenure: decide all leadership again, by what is known of offline replicas now,
+        and once more when every broker has had the time to report."""
+        if self._reported.presume(self._images.image, _now_ms()):
+            loop = asyncio.get_running_loop()
+            loop.call_later(BELIEVED_MS / 1000, self.reconsider_leadership)
+        self.reconsider_leadership()
+
     def on_image(self, image: Image, changes: Changes) -> None:
         if changes.brokers or (changes.configs and may_lead_now(image, changes.configs)):
             self.reconsider_leadership()
@@ -80,6 +89,10 @@ class BrokerChanges:
         }
         cut_off = self._links.cut_off(image, self._tenure.controller_id, _now_ms())
         return broker_manager.liveness(image).steady - unfit - cut_off
+
+    def offline(self, image: Image) -> OfflineReplicas:
+        """Return the replicas of live brokers in log directories that have failed (KIP-858)."""
+        return self._reported.offline(image, _now_ms())
 
     def alerts(self) -> list[str]:
         """Return the full disks and damaged logs that brokers report."""
@@ -103,7 +116,8 @@ class BrokerChanges:
     async def report_replicas(
         self, request: control_pb2.ReportReplicasRequest
     ) -> control_pb2.ReportReplicasResponse:
-        """Remove replicas on full disks and damaged replicas from ISRs."""
+        """Remove replicas on full disks and damaged replicas from ISRs, and elect others where
+        replicas are offline."""
 
         async def take_out() -> control_pb2.ReportReplicasResponse:
             answer = await self._events.run(EventPriority.BROKERS, lambda: self._take_out(request))
@@ -120,7 +134,12 @@ class BrokerChanges:
         if code != errors_pb2.NONE:
             return control_pb2.ReportReplicasResponse(error_code=code)
         sender = BrokerId(request.broker_id)
+        before = self._reported.offline_at(sender)
         self._reported.record(request, _now_ms())
+        offline = self._reported.offline_at(sender)
+        if before - offline:
+            self.reconsider_leadership()
+        await self._decide_leadership(offline)
         settled: set[TopicIdPartition] = set()
         for _ in range(SHUTDOWN_ROUNDS_MAX):
             image = self._images.image
@@ -177,10 +196,15 @@ class BrokerChanges:
                 return
 
     async def _settle(self) -> None:
-        """Decide until the image needs no more change, then admit the brokers that have joined.
+        """Decide all leadership, then admit the brokers that have joined."""
+        image = await self._decide_leadership()
+        await self._writer.commit(broker_manager.admissions(image, self._tenure))
+
+    async def _decide_leadership(self, only: Collection[TopicIdPartition] | None = None) -> Image:
+        """Decide until the image needs no more change, of these partitions or of all.
 
         Each round decides from a new image, so a change that lost against a leader's own ISR change
-        is decided again.
+        is decided again. Return the image that needed none.
         """
         settled: set[TopicIdPartition] = set()
         seen = self._images.image.brokers
@@ -194,13 +218,14 @@ class BrokerChanges:
                 broker_manager.liveness(image),
                 unclean=self._unclean_allowed,
                 settled=settled,
+                offline=self.offline(image),
+                only=only,
             )
             if not operations:
-                break
+                return image
             log.info("leadership of %d partitions is decided anew", len(operations))
             results = await self._writer.commit(operations)
             settled.update(_changed(operations, results))
-        await self._writer.commit(broker_manager.admissions(image, self._tenure))
 
     def _unclean_allowed(self, topic: str) -> bool:
         return self._config.of_topic(topic, TOPIC_UNCLEAN_LEADER_ELECTION)

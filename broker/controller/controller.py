@@ -245,7 +245,7 @@ class Controller:
         self._events.start()
         self._channel_manager.start(image)
         self._links.start()
-        self._brokers.reconsider_leadership()
+        self._brokers.start()
         self._reassignments.start()
         self._events.put(EventPriority.BROKERS, self._take_up_pending)
         self._features.start()

@@ -4,12 +4,12 @@ A topic of the image can be shown as it is. One from a request stays packed unti
 broker that serves few of 200,000 partitions unpacks few.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
 
-from quorate.common.types import BrokerId, LeaderEpoch, TopicId
+from quorate.common.types import NO_BROKER, BrokerId, LeaderEpoch, TopicId
 from quorate.metadata_log.partitions import interned
 from quorate_proto.v1.control_pb2 import TopicMetadata
 
@@ -28,6 +28,14 @@ class KnownPartition(Protocol):
 
     @property
     def isr(self) -> tuple[BrokerId, ...]: ...
+
+
+def offline_replicas(partition: KnownPartition, live: Container[BrokerId]) -> tuple[BrokerId, ...]:
+    """Return the replicas that are of no use now: those of brokers that are away, and where nobody
+    leads, those in the ISR, too. They would lead if their log directories worked (KIP-858).
+    """
+    useless = partition.isr if partition.leader == NO_BROKER else ()
+    return tuple(one for one in partition.replicas if one not in live or one in useless)
 
 
 class KnownTopic(Protocol):

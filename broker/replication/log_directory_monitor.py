@@ -141,10 +141,10 @@ class LogDirectoryMonitor(LogManagerListener):
     def current(self) -> ReplicaTroubles:
         """Return which of the replicas here no ISR should rely on."""
         is_full, damaged = self._store.is_full, self._replicas.damaged()
-        offline = [str(folder) for folder in self._store.offline_directories]
-        if not is_full and (offline or self._store.is_any_full):
+        directories = [str(folder) for folder in self._store.offline_directories]
+        if not is_full and (directories or self._store.is_any_full):
             damaged += [tip for tip in self._replicas.unfit() if self._is_in_isr(tip)]
-        return ReplicaTroubles(is_full, damaged, offline)
+        return ReplicaTroubles(is_full, damaged, directories, self._replicas.offline())
 
     def declared_lost(self) -> list[TopicIdPartition]:
         """Return the replicas that no ISR may rely on from the registration on.

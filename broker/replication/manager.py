@@ -262,7 +262,12 @@ class ReplicaManager(LogManagerListener):
     def unfit(self) -> list[TopicIdPartition]:
         """Return the replicas on disks that have failed or are full, and those whose folder is not
         there, while other folders go on."""
-        here = [each.tip for each in self.table if each.log.is_offline or each.log.is_full]
+        full = [each.tip for each in self.table if each.log.is_full and not each.log.is_offline]
+        return [*full, *self.offline()]
+
+    def offline(self) -> list[TopicIdPartition]:
+        """Return the replicas on disks that have failed, and those whose folder is not there."""
+        here = [each.tip for each in self.table if each.log.is_offline]
         return [*here, *self.table.store.withheld]
 
     def on_room(self, has_room: bool) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, KafkaError, Producer
 
 from quorate.client.results import NewTopic, PartitionInfo
 from quorate.testing import RunningCluster, running_cluster
@@ -16,6 +17,9 @@ from tests.support.whole_cluster import wait_until_known, wait_until_whole
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 TOPIC, PARTITIONS = "load", 4
+ALONE = "alone"
+"""A topic of two partitions, one in each folder of the broker whose disk may fail, and nowhere
+else."""
 VICTIM = 2
 
 
@@ -38,14 +42,32 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running
     ) as cluster:
         with cluster.admin() as admin:
             new = NewTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=2)
-            admin.create_topics([new])[0].raise_for_error()
+            alone = NewTopic(name=ALONE, assignments=[[VICTIM], [VICTIM]])
+            for result in admin.create_topics([new, alone]):
+                result.raise_for_error()
         wait_until_known(cluster, TOPIC, PARTITIONS)
+        wait_until_known(cluster, ALONE, 2)
         yield cluster
 
 
-def partitions(cluster: RunningCluster) -> list[PartitionInfo]:
+def partitions(cluster: RunningCluster, topic: str = TOPIC) -> list[PartitionInfo]:
     with cluster.admin() as admin:
-        return list(admin.describe_topics([TOPIC])[0].partitions)
+        return list(admin.describe_topics([topic])[0].partitions)
+
+
+def offline(cluster: RunningCluster) -> list[tuple[str, int]]:
+    """The partitions that `quorate status` says nobody leads."""
+    with cluster.admin() as admin:
+        found = admin.cluster_status().offline_partitions
+        return [(one.topic, one.partition) for one in found]
+
+
+def produce_alone(cluster: RunningCluster) -> None:
+    """One acknowledged record in each partition of the topic with one replica."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    for number in (0, 1):
+        producer.produce(ALONE, b"only copy", str(number).encode(), partition=number)
+    assert producer.flush(30) == 0
 
 
 def without_victim(cluster: RunningCluster) -> set[int]:
@@ -55,7 +77,9 @@ def without_victim(cluster: RunningCluster) -> set[int]:
 def test_a_disk_that_fails_takes_its_replicas_alone(
     cluster: RunningCluster, tmp_path: Path
 ) -> None:
+    """Where the only replica is on it, nobody leads, and all can see that, until it is back."""
     wait_until_whole(cluster)
+    produce_alone(cluster)
     pid = cluster.broker_pid(VICTIM)
     with acked_load(cluster.bootstrap, TOPIC, PARTITIONS) as load:
         load.wait_for_more(PARTITIONS * 5)
@@ -63,10 +87,27 @@ def test_a_disk_that_fails_takes_its_replicas_alone(
         wait_until(lambda: len(without_victim(cluster)) == PARTITIONS // 2, "half to leave ISRs")
         load.wait_for_more(PARTITIONS * 5)
         assert cluster.broker_pid(VICTIM) == pid, "the broker goes on"
-        offline = without_victim(cluster)
-        assert len(offline) == PARTITIONS // 2
-        assert all(one.leader != VICTIM for one in partitions(cluster) if one.partition in offline)
+        gone = without_victim(cluster)
+        assert len(gone) == PARTITIONS // 2
+        assert all(one.leader != VICTIM for one in partitions(cluster) if one.partition in gone)
+        wait_until(lambda: offline(cluster), "a partition that nobody leads")
         acknowledged = load.stop()
+    ((topic, number),) = offline(cluster)
+    found = partitions(cluster, ALONE)
+    assert topic == ALONE
+    assert (found[number].leader, found[number].isr) == (-1, (VICTIM,))
+    assert (found[number].offline, found[1 - number].offline) == ((VICTIM,), ())
+    assert found[1 - number].leader == VICTIM, "its other folder works"
+    known = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "unused"})
+    told = known.list_topics(ALONE, timeout=10).topics[ALONE].partitions[number]
+    known.close()
+    assert told.error is not None
+    assert told.error.code() == KafkaError.LEADER_NOT_AVAILABLE
+
+    (tmp_path / "disk-fails").unlink()
+    cluster.restart_broker(VICTIM)
+    wait_until(lambda: not offline(cluster), "its folder to be back")
+    assert len(consume_all(cluster.bootstrap, ALONE, 2)) == 2, "nothing is lost"
     assert not acknowledged.failures
     assert_nothing_lost(acknowledged, consume_all(cluster.bootstrap, TOPIC, PARTITIONS))
 
@@ -76,25 +117,29 @@ def test_a_disk_that_failed_and_is_not_there_brings_its_replicas_back(
     cluster: RunningCluster, tmp_path: Path
 ) -> None:
     wait_until_whole(cluster)
+    produce_alone(cluster)
     with acked_load(cluster.bootstrap, TOPIC, PARTITIONS) as load:
         load.wait_for_more(PARTITIONS * 5)
         (tmp_path / "disk-fails").touch()
         wait_until(lambda: len(without_victim(cluster)) == PARTITIONS // 2, "half to leave ISRs")
         (tmp_path / "disk-fails").unlink()
-        offline = without_victim(cluster)
+        gone = without_victim(cluster)
 
         cluster.stop_broker(VICTIM)
         disk = cluster.folder / f"broker-{VICTIM}" / "disk-2"
         os.rename(disk, away := disk.with_name("away"))
         cluster.restart_broker(VICTIM)
-        wait_until(lambda: without_victim(cluster) == offline, "the rest to be in sync")
+        wait_until(lambda: without_victim(cluster) == gone, "the rest to be in sync")
         load.wait_for_more(PARTITIONS * 5)
+        wait_until(lambda: offline(cluster), "the only replica to be offline")
         assert not disk.exists(), "no log takes the place of one on the missing disk"
 
         cluster.stop_broker(VICTIM)
         os.rename(away, disk)
         cluster.restart_broker(VICTIM)
         wait_until(lambda: not without_victim(cluster), "all to be in sync again")
+        wait_until(lambda: not offline(cluster), "the only replica to lead again")
+        assert len(consume_all(cluster.bootstrap, ALONE, 2)) == 2, "nothing is lost"
         load.wait_for_more(PARTITIONS * 5)
         acknowledged = load.stop()
     assert not acknowledged.failures

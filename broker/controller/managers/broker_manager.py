@@ -6,14 +6,17 @@ metadata log. A restart is therefore noticed even if the broker returned between
 even if those were the checks of two different controllers (B3).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
 
 from quorate.broker.controller.managers import partition_change
 from quorate.broker.controller.managers.decisions import ControllerTenure
 from quorate.broker.controller.managers.partition_change import (
+    NOBODY,
+    NONE_OFFLINE,
     Brokers,
     LeadershipChange,
     LiveBrokers,
+    OfflineReplicas,
 )
 from quorate.common.types import BrokerId, TopicId, TopicIdPartition
 from quorate.metadata_log.image import Broker, Image
@@ -40,23 +43,31 @@ def leadership_changes(
     *,
     unclean: UncleanAllowed,
     settled: Set[TopicIdPartition] = frozenset(),
+    offline: OfflineReplicas = NONE_OFFLINE,
+    only: Collection[TopicIdPartition] | None = None,
 ) -> list[Operation]:
     """Return an operation for every partition whose leader is gone or whose ISR shrinks or returns.
 
     ``settled`` are the partitions that were decided since the newest arrival. A restarted broker
     leads them in a new epoch, or a broker that may have lost its log is in their ISR with the
     topic's consent. Deciding again from an image in which the operations are applied returns none.
+    With ``only`` these partitions are looked at and no others, as after a report that their
+    replicas are ``offline``.
     """
     settled_brokers = LiveBrokers(brokers.live)
     lost_by = _lost_replicas(image)
     operations = []
-    for topic, number in _touched(image, brokers.steady):
+    touched = _touched(image, brokers.steady) if only is None else _kept(image, only)
+    for topic, number in touched:
         partition = topic.partitions[number]
         tip = TopicIdPartition(topic.topic_id, number)
         is_settled = bool(settled) and tip in settled
         here = brokers.without_log(lost_by[tip]) if tip in lost_by else brokers
+        here, known = (
+            one.with_offline(offline.get(tip, NOBODY)) for one in (here, settled_brokers)
+        )
         decision = partition_change.after_broker_change(
-            partition, settled_brokers if is_settled else here, unclean=False
+            partition, known if is_settled else here, unclean=False
         )
         if _is_offline(decision, partition.offline) and unclean(topic.name):
             decision = partition_change.after_broker_change(partition, here, unclean=True)
@@ -151,12 +162,17 @@ def _damaged(
     image: Image, request: control_pb2.ReportReplicasRequest
 ) -> Iterator[tuple[Topic, int]]:
     """Return the partitions that are assigned to the sender of a report and damaged there."""
-    for one in request.damaged:
-        topic = image.topic_by_id(TopicId(one.topic_id))
-        if topic is None or one.partition >= image.kept(topic):
-            continue
-        if request.broker_id in topic.partitions[one.partition].replicas:
-            yield topic, one.partition
+    named = (TopicIdPartition(TopicId(one.topic_id), one.partition) for one in request.damaged)
+    for topic, number in _kept(image, named):
+        if request.broker_id in topic.partitions[number].replicas:
+            yield topic, number
+
+
+def reported_offline(request: control_pb2.ReportReplicasRequest) -> frozenset[TopicIdPartition]:
+    """Return the replicas of the sender of a report that are in offline log directories."""
+    return frozenset(
+        TopicIdPartition(TopicId(one.topic_id), one.partition) for one in request.offline
+    )
 
 
 def report_changes(
@@ -171,14 +187,16 @@ def report_changes(
 
     A damaged replica gets a leader epoch in which it is not in the ISR, even if it was not in it
     before. In that epoch it drops its log, and no earlier report of its log can return it to the
-    ISR. ``settled`` are the partitions that got such an epoch by this report.
+    ISR. ``settled`` are the partitions that got such an epoch by this report. A replica that is
+    offline has no log to drop: ``leadership_changes`` deals with it.
     """
     broker_id = BrokerId(request.broker_id)
     reported = reported_replicas(image, request)
     operations = _leaving_isrs(tenure, reported, broker_id, candidates)
+    passed_over = settled | reported_offline(request)
     for topic, number in _damaged(image, request):
         partition = topic.partitions[number]
-        done = TopicIdPartition(topic.topic_id, number) in settled
+        done = TopicIdPartition(topic.topic_id, number) in passed_over
         if broker_id not in partition.isr and not partition.offline and not done:
             same = partition_change.LeadershipChange(partition.leader, partition.isr)
             operations.append(_operation(tenure, topic, number, same))
@@ -202,16 +220,30 @@ def failed_elections(
     if live is None or live.epoch != broker.epoch:
         return []  # Its next incarnation is told anew.
     operations = []
-    for tip in tips:
-        topic = image.topic_by_id(tip.topic_id)
-        if topic is None or tip.partition >= image.kept(topic):
-            continue
-        partition = topic.partitions[tip.partition]
+    for topic, number in _kept(image, tips):
+        partition = topic.partitions[number]
         if partition.leader == broker.broker_id:
             decision = partition_change.without(partition, broker.broker_id, candidates)
             if decision is not None:
-                operations.append(_operation(tenure, topic, tip.partition, decision))
+                operations.append(_operation(tenure, topic, number, decision))
     return operations
+
+
+def leaderless(image: Image) -> dict[BrokerId, list[TopicIdPartition]]:
+    """Return the partitions that nobody leads although a broker of their ISR could, by broker.
+
+    An ISR member that is live and admitted leads where nobody else does. Only a controller that
+    knows its replica to be offline leaves the partition without a leader.
+    """
+    steady = liveness(image).steady
+    found: dict[BrokerId, list[TopicIdPartition]] = {}
+    for topic in image.topics.values():
+        for number, partition in enumerate(topic.partitions[: image.kept(topic)]):
+            for broker_id in partition.isr if partition.offline else ():
+                if broker_id in steady:
+                    tip = TopicIdPartition(topic.topic_id, number)
+                    found.setdefault(broker_id, []).append(tip)
+    return found
 
 
 def remaining_leaderships(image: Image, leaving: BrokerId, staying: Brokers) -> int:
@@ -240,6 +272,14 @@ def led_by(image: Image, broker_id: BrokerId) -> Iterator[tuple[Topic, int]]:
         for number, partition in enumerate(topic.partitions[: image.kept(topic)]):
             if partition.leader == broker_id:
                 yield topic, number
+
+
+def _kept(image: Image, tips: Iterable[TopicIdPartition]) -> Iterator[tuple[Topic, int]]:
+    """Yield those of ``tips`` that exist and are not being deleted or removed."""
+    for tip in tips:
+        topic = image.topic_by_id(tip.topic_id)
+        if topic is not None and 0 <= tip.partition < image.kept(topic):
+            yield topic, tip.partition
 
 
 def _touched(image: Image, steady: Brokers) -> Iterator[tuple[Topic, int]]:

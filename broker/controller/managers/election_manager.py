@@ -11,19 +11,23 @@ from quorate.broker.controller.managers import partition_change
 from quorate.broker.controller.managers.broker_manager import liveness
 from quorate.broker.controller.managers.decisions import ControllerTenure, ItemDecision
 from quorate.broker.controller.managers.partition_change import (
+    NOBODY,
+    NONE_OFFLINE,
     Brokers,
     ElectionRefused,
     LeadershipChange,
+    OfflineReplicas,
 )
-from quorate.common.types import BrokerId, TopicPartition
+from quorate.common.types import BrokerId, TopicIdPartition, TopicPartition
 from quorate.metadata_log.image import Image
 from quorate.metadata_log.partitions import Partition
 from quorate_proto.v1 import admin_pb2, errors_pb2
 
 ElectionType: TypeAlias = "admin_pb2.ElectionType.ValueType"
 
-Choose = Callable[[Partition], LeadershipChange | ElectionRefused]
-"""Chooses the new leader of a partition, for one type of election."""
+Choose = Callable[[Partition, Brokers], LeadershipChange | ElectionRefused]
+"""Chooses the new leader of a partition, for one type of election. It is also given the brokers
+whose replica of that partition is offline, which it never chooses."""
 
 
 ElectionDecision: TypeAlias = ItemDecision[admin_pb2.PartitionResult]
@@ -36,6 +40,7 @@ def elect(
     *,
     tenure: ControllerTenure,
     candidates: Brokers,
+    offline: OfflineReplicas = NONE_OFFLINE,
 ) -> list[ElectionDecision]:
     """Decide for each partition, in order.
 
@@ -43,19 +48,31 @@ def elect(
     stop is not one of them.
     """
     choose = _chooser(image, election_type, candidates)
-    return [_decide(image, tp, choose, tenure) for tp in wanted]
+    return [_decide(image, tp, choose, tenure, offline) for tp in wanted]
 
 
 def electable(
-    image: Image, election_type: ElectionType, *, candidates: Brokers
+    image: Image,
+    election_type: ElectionType,
+    *,
+    candidates: Brokers,
+    offline: OfflineReplicas = NONE_OFFLINE,
 ) -> list[TopicPartition]:
     """Return every partition for which an election of this type is needed."""
     choose = _chooser(image, election_type, candidates)
-    return [tp for tp, partition in _kept(image) if _is_needed(choose(partition))]
+    return [
+        tp
+        for tp, partition in _kept(image)
+        if _is_needed(choose(partition, _offline_of(image, tp, offline)))
+    ]
 
 
 def imbalanced(
-    image: Image, *, candidates: Brokers, per_broker_percentage: int
+    image: Image,
+    *,
+    candidates: Brokers,
+    per_broker_percentage: int,
+    offline: OfflineReplicas = NONE_OFFLINE,
 ) -> list[TopicPartition]:
     """Return the partitions that should return to their preferred replica, on brokers that lead too
     few.
@@ -75,7 +92,7 @@ def imbalanced(
         for broker_id, found in elsewhere.items()
         if 100 * len(found) > per_broker_percentage * preferring[broker_id]
         for tp in found
-        if _can_be_preferred(image, tp, candidates)
+        if _can_be_preferred(image, tp, candidates - _offline_of(image, tp, offline))
     ]
 
 
@@ -92,12 +109,24 @@ def _can_be_preferred(image: Image, tp: TopicPartition, candidates: Brokers) -> 
 def _chooser(image: Image, election_type: ElectionType, candidates: Brokers) -> Choose:
     if election_type == admin_pb2.ELECTION_UNCLEAN:
         brokers = liveness(image)
-        return lambda partition: partition_change.unclean(partition, brokers)
-    return lambda partition: partition_change.preferred(partition, candidates)
+        return lambda partition, offline: partition_change.unclean(
+            partition, brokers.with_offline(offline)
+        )
+    return lambda partition, offline: partition_change.preferred(partition, candidates - offline)
+
+
+def _offline_of(image: Image, tp: TopicPartition, offline: OfflineReplicas) -> Brokers:
+    if not offline:
+        return NOBODY
+    return offline.get(TopicIdPartition(image.topics[tp.topic].topic_id, tp.partition), NOBODY)
 
 
 def _decide(
-    image: Image, tp: TopicPartition, choose: Choose, tenure: ControllerTenure
+    image: Image,
+    tp: TopicPartition,
+    choose: Choose,
+    tenure: ControllerTenure,
+    offline: OfflineReplicas,
 ) -> ElectionDecision:
     result = admin_pb2.PartitionResult(topic=tp.topic, partition=tp.partition)
     partition = image.partition(tp)
@@ -105,7 +134,7 @@ def _decide(
         result.error_code = errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
         result.error_message = f"there is no partition {tp}, or it is being deleted"
         return ItemDecision(result)
-    chosen = choose(partition)
+    chosen = choose(partition, _offline_of(image, tp, offline))
     if isinstance(chosen, ElectionRefused):
         result.error_code = chosen.error_code
         result.error_message = f"{tp}: {chosen.message}"

@@ -10,18 +10,29 @@ resumed its old leader epoch, two different records could share an offset and an
 partition that it led therefore gets a new epoch, and another member of the ISR leads if there is
 one. A broker that may have *lost* its log (rule 8) leaves every ISR, even if the ISR is empty then.
 In that case only an operator's unclean election brings the partition back.
+
+A replica whose log directory has failed is *offline* (KIP-858). For its partition its broker counts
+as one that is away, until a new incarnation of it comes or it reports that the replica is back.
 """
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
 from quorate.broker.controller.managers.decisions import ControllerTenure
-from quorate.common.types import NO_BROKER, BrokerId, LeaderEpoch, TopicId
+from quorate.common.types import NO_BROKER, BrokerId, LeaderEpoch, TopicId, TopicIdPartition
 from quorate.metadata_log.partitions import Partition, interned
 from quorate.metadata_log.records import Operation, PartitionChange
 from quorate_proto.v1 import errors_pb2
 
 Brokers = frozenset[BrokerId]
+
+OfflineReplicas = Mapping[TopicIdPartition, Brokers]
+"""The live brokers whose replica of a partition is offline, by partition."""
+
+NONE_OFFLINE: Final[OfflineReplicas] = {}
+"""No replica is offline."""
+
+NOBODY: Final[Brokers] = frozenset()
 
 
 class LiveBrokers(NamedTuple):
@@ -37,6 +48,9 @@ class LiveBrokers(NamedTuple):
     lost_log: Brokers = frozenset()
     """The live brokers in a new incarnation that may lack acknowledged records (rule 8)."""
 
+    offline: Brokers = frozenset()
+    """The live brokers whose replica is offline: of a partition's view, see ``with_offline``."""
+
     @property
     def live(self) -> Brokers:
         return self.steady | self.restarted | self.lost_log
@@ -45,6 +59,14 @@ class LiveBrokers(NamedTuple):
         """Return the same brokers as a partition sees them that these ones have lost."""
         restarted, lost = self.restarted - lost, self.lost_log | (self.restarted & lost)
         return LiveBrokers(self.steady, restarted, lost)
+
+    def with_offline(self, offline: Brokers) -> "LiveBrokers":
+        """Return the same brokers as a partition sees them whose replica on these is offline.
+
+        One that may lack acknowledged records stays among those: it must leave the ISR.
+        """
+        steady, restarted = self.steady - offline, self.restarted - offline
+        return LiveBrokers(steady, restarted, self.lost_log, offline)
 
 
 class LeadershipChange(NamedTuple):
@@ -85,7 +107,7 @@ def _without_isr(
     if unclean:
         for candidates in (brokers.steady, brokers.restarted, brokers.lost_log):
             for replica in partition.replicas:
-                if replica in candidates:
+                if replica in candidates and replica not in brokers.offline:
                     return LeadershipChange(replica, interned((replica,)), unclean=True)
     kept = interned(tuple(one for one in partition.isr if one not in brokers.lost_log))
     if partition.offline and kept == partition.isr:
@@ -132,7 +154,8 @@ def unclean(partition: Partition, brokers: LiveBrokers) -> LeadershipChange | El
     if chosen is None or chosen.leader == NO_BROKER:
         return ElectionRefused(
             errors_pb2.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-            f"no replica of {list(partition.replicas)} is live",
+            f"no replica of {list(partition.replicas)} is on a live broker and in a log directory "
+            "that works",
         )
     return chosen
 
@@ -160,6 +183,13 @@ def operation(
             controller_epoch=tenure.controller_epoch,
         )
     )
+
+
+def without_offline(
+    candidates: Brokers, offline: OfflineReplicas, tip: TopicIdPartition
+) -> Brokers:
+    """Return those of ``candidates`` whose replica of this partition is not offline."""
+    return candidates - offline.get(tip, NOBODY)
 
 
 def _among(members: Iterable[BrokerId], brokers: Brokers) -> tuple[BrokerId, ...]:

@@ -14,8 +14,20 @@ from typing import Final, NamedTuple, TypeAlias
 
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.controller.managers.decisions import ControllerTenure, ItemDecision
-from quorate.broker.controller.managers.partition_change import Brokers, LiveBrokers
-from quorate.common.types import NO_BROKER, BrokerId, LeaderEpoch, TopicPartition
+from quorate.broker.controller.managers.partition_change import (
+    NONE_OFFLINE,
+    Brokers,
+    LiveBrokers,
+    OfflineReplicas,
+    without_offline,
+)
+from quorate.common.types import (
+    NO_BROKER,
+    BrokerId,
+    LeaderEpoch,
+    TopicIdPartition,
+    TopicPartition,
+)
 from quorate.metadata_log.image import METADATA_VERSION, Image
 from quorate.metadata_log.partitions import Partition, Reassignment, Topic
 from quorate.metadata_log.records import Operation, PartitionReassignment
@@ -40,6 +52,9 @@ class EligibleBrokers(NamedTuple):
     brokers: LiveBrokers
     staying: Brokers
     """The steady brokers that do not want to stop. Leadership moves to these."""
+
+    offline: OfflineReplicas = NONE_OFFLINE
+    """The replicas in log directories that have failed. They are given no leadership."""
 
 
 ReassignmentDecision: TypeAlias = ItemDecision[admin_pb2.PartitionResult]
@@ -210,7 +225,7 @@ def _operation(
             partition=tp.partition,
             expected_version=before.version,
             replicas=step.replicas,
-            leader=_leader(tp, before, isr, candidates),
+            leader=_leader(topic, tp, before, isr, candidates),
             leader_epoch=LeaderEpoch(before.leader_epoch + 1),
             isr=isr,
             target=step.target,
@@ -222,7 +237,11 @@ def _operation(
 
 
 def _leader(
-    tp: TopicPartition, before: Partition, isr: Replicas, candidates: EligibleBrokers
+    topic: Topic,
+    tp: TopicPartition,
+    before: Partition,
+    isr: Replicas,
+    candidates: EligibleBrokers,
 ) -> BrokerId:
     """Choose a leader. A leader that can stay, stays; otherwise the first one that will itself
     stay."""
@@ -230,7 +249,9 @@ def _leader(
         raise _invalid(tp, f"none of its replicas would be in the ISR {list(before.isr)}")
     if before.leader in isr:
         return before.leader
-    for able in (candidates.staying, candidates.brokers.steady):
+    tip = TopicIdPartition(topic.topic_id, tp.partition)
+    for brokers in (candidates.staying, candidates.brokers.steady):
+        able = without_offline(brokers, candidates.offline, tip)
         for one in isr:
             if one in able:
                 return one

@@ -121,7 +121,10 @@ class LeaderElections:
     async def _electable(self, election_type: ElectionType) -> list[TopicPartition]:
         image = self._writer.image
         return election_manager.electable(
-            image, election_type, candidates=self._brokers.staying(image)
+            image,
+            election_type,
+            candidates=self._brokers.staying(image),
+            offline=self._brokers.offline(image),
         )
 
     async def _elect_all(
@@ -156,6 +159,7 @@ class LeaderElections:
                 election_type,
                 tenure=self._tenure,
                 candidates=self._brokers.staying(image),
+                offline=self._brokers.offline(image),
             )
             results.update(zip(left, (one.result for one in decisions), strict=True))
             outcomes = await write_items(self._writer, decisions, requester)
@@ -232,6 +236,7 @@ class LeaderElections:
             image,
             candidates=self._brokers.staying(image),
             per_broker_percentage=self._config[LEADER_IMBALANCE_PER_BROKER_PERCENTAGE],
+            offline=self._brokers.offline(image),
         )
 
 

@@ -123,7 +123,10 @@ class Reassignments:
             log.info("%d reassignments end, %d do not: %s", len(results), len(refused), refused[:1])
 
     def _candidates(self, image: Image) -> EligibleBrokers:
-        return EligibleBrokers(broker_manager.liveness(image), self._brokers.staying(image))
+        brokers = self._brokers
+        return EligibleBrokers(
+            broker_manager.liveness(image), brokers.staying(image), brokers.offline(image)
+        )
 
     # -- requests --------------------------------------------------------------------------------
 

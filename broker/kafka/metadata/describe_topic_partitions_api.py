@@ -14,7 +14,7 @@ from quorate.broker.kafka.connection.requests import RequestContext
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.kafka.wire.codec import Message
 from quorate.broker.metadata.metadata_cache import MetadataCache
-from quorate.broker.metadata.packed_topics import KnownPartition
+from quorate.broker.metadata.packed_topics import KnownPartition, offline_replicas
 from quorate.broker.quota.work_turns import WorkTurns
 from quorate.broker.security.authorizer import Rights
 from quorate.common.acl_types import AclOperation, ResourceType
@@ -126,5 +126,5 @@ def _partitions(
             "isr_nodes": partition.isr,
             "eligible_leader_replicas": (),
             "last_known_elr": (),
-            "offline_replicas": [one for one in partition.replicas if one not in live],
+            "offline_replicas": offline_replicas(partition, live),
         }

@@ -17,7 +17,7 @@ from quorate.broker.kafka.wire import codec, stepwise
 from quorate.broker.kafka.wire.codec import Encoded, Message
 from quorate.broker.kafka.wire.primitives import append_length
 from quorate.broker.metadata.metadata_cache import endpoints_at
-from quorate.broker.metadata.packed_topics import KnownPartition
+from quorate.broker.metadata.packed_topics import KnownPartition, offline_replicas
 from quorate.common.types import NO_BROKER, BrokerId, TopicId
 from quorate_proto.v1 import errors_pb2
 
@@ -187,7 +187,7 @@ class PartitionEncoder:
         out += self._ids.get(replicas) or self._encode_ids(replicas)
         out += self._ids.get(partition.isr) or self._encode_ids(partition.isr)
         if self._with_offline:
-            out += self._offline.get(replicas) or self._encode_offline(replicas)
+            out += self._encoded_offline(partition)
         out += self._tags
 
     def _encode_ids(self, ids: tuple[BrokerId, ...]) -> bytes:
@@ -195,9 +195,13 @@ class PartitionEncoder:
         self._ids[ids] = encoded
         return encoded
 
-    def _encode_offline(self, replicas: tuple[BrokerId, ...]) -> bytes:
-        encoded = self._encode_ids(tuple(one for one in replicas if one not in self._live))
-        self._offline[replicas] = encoded
+    def _encoded_offline(self, partition: KnownPartition) -> bytes:
+        if partition.leader == NO_BROKER:
+            return self._encode_ids(offline_replicas(partition, self._live))
+        encoded = self._offline.get(partition.replicas)
+        if encoded is None:
+            encoded = self._encode_ids(offline_replicas(partition, self._live))
+            self._offline[partition.replicas] = encoded
         return encoded
 
     def _length(self, length: int) -> bytes:

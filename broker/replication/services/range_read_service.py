@@ -15,6 +15,7 @@ import grpc.aio
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.log import ColdRead
 from quorate.broker.metadata.metadata_cache import CachedBroker, MetadataCache
+from quorate.broker.metadata.packed_topics import offline_replicas
 from quorate.broker.quota.client_memory import ResponseLease, ResponseMemory
 from quorate.broker.quota.stream_pace import StreamPace
 from quorate.broker.replication.api import Isolation, isolation_of
@@ -107,6 +108,7 @@ class RangeReadService:
                 leader_epoch=partition.leader_epoch,
                 replicas=partition.replicas,
                 isr=partition.isr,
+                offline=offline_replicas(partition, self._metadata.brokers),
             )
         return described
 

@@ -637,6 +637,7 @@ class ReportReplicasRequest(google.protobuf.message.Message):
     IS_FULL_FIELD_NUMBER: builtins.int
     DAMAGED_FIELD_NUMBER: builtins.int
     OFFLINE_DIRECTORIES_FIELD_NUMBER: builtins.int
+    OFFLINE_FIELD_NUMBER: builtins.int
     broker_id: builtins.int
     """Who."""
     broker_epoch: builtins.int
@@ -653,6 +654,10 @@ class ReportReplicasRequest(google.protobuf.message.Message):
     def offline_directories(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Log directories of the broker that are offline, for the alerts."""
 
+    @property
+    def offline(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___DamagedReplica]:
+        """All replicas in offline log directories, in an ISR or not: they cannot lead (KIP-858)."""
+
     def __init__(
         self,
         *,
@@ -662,8 +667,9 @@ class ReportReplicasRequest(google.protobuf.message.Message):
         is_full: builtins.bool = ...,
         damaged: collections.abc.Iterable[Global___DamagedReplica] | None = ...,
         offline_directories: collections.abc.Iterable[builtins.str] | None = ...,
+        offline: collections.abc.Iterable[Global___DamagedReplica] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "controller_epoch", b"controller_epoch", "damaged", b"damaged", "is_full", b"is_full", "offline_directories", b"offline_directories"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "controller_epoch", b"controller_epoch", "damaged", b"damaged", "is_full", b"is_full", "offline", b"offline", "offline_directories", b"offline_directories"]) -> None: ...
 
 Global___ReportReplicasRequest: typing_extensions.TypeAlias = ReportReplicasRequest
 

@@ -348,6 +348,7 @@ class PartitionDescription(google.protobuf.message.Message):
     LEADER_EPOCH_FIELD_NUMBER: builtins.int
     REPLICAS_FIELD_NUMBER: builtins.int
     ISR_FIELD_NUMBER: builtins.int
+    OFFLINE_FIELD_NUMBER: builtins.int
     partition: builtins.int
     """Partition number."""
     leader: builtins.int
@@ -362,6 +363,10 @@ class PartitionDescription(google.protobuf.message.Message):
     def isr(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """ISR."""
 
+    @property
+    def offline(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Replicas of brokers that are away, or in log directories that have failed."""
+
     def __init__(
         self,
         *,
@@ -370,8 +375,9 @@ class PartitionDescription(google.protobuf.message.Message):
         leader_epoch: builtins.int = ...,
         replicas: collections.abc.Iterable[builtins.int] | None = ...,
         isr: collections.abc.Iterable[builtins.int] | None = ...,
+        offline: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "partition", b"partition", "replicas", b"replicas"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "offline", b"offline", "partition", b"partition", "replicas", b"replicas"]) -> None: ...
 
 Global___PartitionDescription: typing_extensions.TypeAlias = PartitionDescription
 

@@ -336,6 +336,7 @@ def _show(topic: "TopicInfo") -> None:
         echo(
             f"\tTopic: {topic.name}\tPartition: {partition.partition}\tLeader: {leader}\t"
             f"Replicas: {_ids(partition.replicas)}\tIsr: {_ids(partition.isr)}"
+            + (f"\tOffline: {_ids(partition.offline)}" if partition.offline else "")
         )
 
 

@@ -142,6 +142,9 @@ class PartitionInfo:
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    offline: tuple[int, ...] = ()
+    """The replicas of brokers that are away, and of a partition without a leader those in log
+    directories that have failed. It is empty from brokers of earlier releases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +164,7 @@ class TopicInfo:
                 leader_epoch=partition.leader_epoch,
                 replicas=tuple(partition.replicas),
                 isr=tuple(partition.isr),
+                offline=tuple(partition.offline),
             )
             for partition in topic.partitions
         )

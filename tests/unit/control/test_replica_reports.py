@@ -107,6 +107,16 @@ async def test_damaged_logs_are_named() -> None:
     await broker.reporter.close()
 
 
+async def test_offline_replicas_are_named_with_their_directories() -> None:
+    broker = Broker()
+    await broker.meets(ReplicaTroubles(False, (), ["/disk-2"], [TIP]))
+    ((_, request),) = broker.controller.told
+    assert list(request.offline_directories) == ["/disk-2"]
+    assert [(one.topic_id, one.partition) for one in request.offline] == [tuple(TIP)]
+    assert not request.damaged
+    await broker.reporter.close()
+
+
 async def test_a_report_that_was_not_taken_is_soon_repeated() -> None:
     broker = Broker()
     broker.controller.code = errors_pb2.NOT_CONTROLLER

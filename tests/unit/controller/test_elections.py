@@ -11,7 +11,7 @@ from quorate.broker.controller.managers.election_manager import (
     electable,
     imbalanced,
 )
-from quorate.common.types import BrokerId, ControllerEpoch, TopicPartition
+from quorate.common.types import BrokerId, ControllerEpoch, TopicIdPartition, TopicPartition
 from quorate.metadata_log.records import Operation, PartitionChange
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.metadata import MetadataLogBuilder
@@ -154,6 +154,33 @@ def test_c2_leadership_that_cannot_go_back_now_stays() -> None:
     move(log, 2, 3)
     found = imbalanced(log.image, candidates=candidates(log) - {4}, per_broker_percentage=0)
     assert found == [TopicPartition("orders", 2)], "of 0 the ISR lacks it, 4 wants to stop"
+
+
+def test_leadership_does_not_go_back_to_a_replica_that_is_offline() -> None:
+    """KIP-858. It is offline in one partition; its broker leads others."""
+    log = metadata((2, 3), (2, 3))
+    move(log, 0, -1, 2)
+    move(log, 1, 3)
+    tip = TopicIdPartition(log.image.topics["orders"].topic_id, 0)
+    offline = {tip: frozenset({BrokerId(2)})}
+    found = imbalanced(
+        log.image, candidates=candidates(log), per_broker_percentage=0, offline=offline
+    )
+    assert found == [TopicPartition("orders", 1)]
+    wanted = [TopicPartition("orders", number) for number in range(2)]
+    assert electable(log.image, PREFERRED, candidates=candidates(log), offline=offline) == wanted
+    decisions = elect(
+        log.image,
+        wanted,
+        PREFERRED,
+        tenure=TENURE,
+        candidates=candidates(log),
+        offline=offline,
+    )
+    assert [one.result.error_code for one in decisions] == [
+        errors_pb2.PREFERRED_LEADER_NOT_AVAILABLE,
+        errors_pb2.NONE,
+    ]
 
 
 @given(data=st.data(), percentage=st.integers(0, 100))

@@ -145,6 +145,27 @@ def test_d1_a_lost_log_counts_for_nothing() -> None:
     )
 
 
+def test_an_offline_replica_is_as_one_of_a_broker_that_is_away() -> None:
+    """KIP-858."""
+    both = LiveBrokers(some(1, 2))
+    before = partition((1, 2), leader=1, isr=(1, 2))
+    after = after_broker_change(before, both.with_offline(some(1)), unclean=False)
+    assert after == LeadershipChange(BrokerId(2), ids(2))
+    alone = partition((1, 2), leader=1, isr=(1,))
+    after = after_broker_change(alone, both.with_offline(some(1)), unclean=False)
+    assert after == LeadershipChange(NO_BROKER, ids(1))
+    after = after_broker_change(alone, both.with_offline(some(1)), unclean=True)
+    assert after == LeadershipChange(BrokerId(2), ids(2), unclean=True)
+
+
+def test_an_offline_replica_that_may_be_lost_leaves_the_isr_and_does_not_lead() -> None:
+    alone = partition((1, 2), leader=1, isr=(1,))
+    brokers = LiveBrokers(some(), lost_log=some(1)).with_offline(some(1))
+    for unclean_allowed in (False, True):
+        after = after_broker_change(alone, brokers, unclean=unclean_allowed)
+        assert after == LeadershipChange(NO_BROKER, ())
+
+
 def test_a_replica_that_is_of_no_use_or_stops_leaves_an_isr_that_has_others() -> None:
     """Scenario 11."""
     before = partition((1, 2, 3), leader=1, isr=(1, 2, 3))
@@ -163,31 +184,40 @@ def test_c4_the_first_live_replica_leads_and_live_replicas_are_in_sync() -> None
 brokers = st.frozensets(st.integers(0, 5).map(BrokerId))
 
 
-@given(data=st.data(), live=brokers, restarted=brokers, lost=brokers, allowed=st.booleans())
+@given(
+    data=st.data(),
+    live=brokers,
+    restarted=brokers,
+    lost=brokers,
+    offline=brokers,
+    allowed=st.booleans(),
+)
 def test_c2_every_decision_is_valid_and_is_the_last_one(
     data: st.DataObject,
     live: frozenset[BrokerId],
     restarted: frozenset[BrokerId],
     lost: frozenset[BrokerId],
+    offline: frozenset[BrokerId],
     allowed: bool,
 ) -> None:
     replicas = tuple(data.draw(st.lists(st.integers(0, 5), min_size=1, unique=True)))
     isr = tuple(data.draw(st.lists(st.sampled_from(replicas), unique=True)))
     leader = data.draw(st.sampled_from((-1, *isr)))
-    now = LiveBrokers(live, restarted - live, lost - live - restarted)
+    arrived = LiveBrokers(live, restarted - live, lost - live - restarted)
+    now = arrived.with_offline(offline)
     before = partition(replicas, leader, isr)
     after = after_broker_change(before, now, unclean=allowed)
     if after is None:
         return
     assert set(after.isr) <= set(replicas)
     assert after.leader in after.isr or after.leader == NO_BROKER
-    assert after.leader in now.live or after.leader == NO_BROKER
+    assert after.leader in now.live - offline or after.leader == NO_BROKER
     if not after.unclean:
         assert set(after.isr) <= set(isr), "nobody joins an ISR by a controller's decision"
         assert after.leader not in now.lost_log
     if after.leader == NO_BROKER:
         assert not (set(isr) & (now.steady | now.restarted)), "a member could have led"
-    admitted = LiveBrokers(now.live)
+    admitted = LiveBrokers(arrived.live).with_offline(offline)
     then = partition(replicas, after.leader, after.isr)
     settled = after_broker_change(then, admitted, unclean=False)
     assert settled is None, "nothing is left to do once the arrivals are admitted"

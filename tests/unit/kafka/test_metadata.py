@@ -112,6 +112,23 @@ async def test_a_leader_that_is_not_alive_is_no_leader(inside: FakeBrokerInside,
     assert response.controller_id == -1
 
 
+async def test_a_live_member_of_an_isr_that_nobody_leads_is_offline(
+    inside: FakeBrokerInside, ask: Ask
+) -> None:
+    """KIP-858: its log directory has failed. In a partition with a leader it is not offline."""
+    topic = inside.metadata.add_topic("t")
+    replicas = (BrokerId(1), BrokerId(2))
+    leaderless = FakePartition(leader=NO_BROKER, replicas=replicas, isr=(BrokerId(1),))
+    led = FakePartition(leader=BrokerId(1), replicas=replicas, isr=(BrokerId(1),))
+    partitions = (led, leaderless)
+    inside.metadata.topics["t"] = dataclasses.replace(topic, partitions=partitions)
+    inside.metadata.changed()
+    first, second = (await ask(METADATA, 12, wanting("t"))).topics[0].partitions
+    assert (first.error_code, first.offline_replicas) == (errors_pb2.NONE, (2,))
+    assert second.error_code == errors_pb2.LEADER_NOT_AVAILABLE
+    assert (second.leader_id, second.offline_replicas) == (-1, (1, 2))
+
+
 @pytest.mark.parametrize("version", [5, 8, 12])
 async def test_every_partition_has_its_own_replicas(
     inside: FakeBrokerInside, ask: Ask, version: int

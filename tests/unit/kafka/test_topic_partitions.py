@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from quorate.common.types import BrokerId
+from quorate.common.types import NO_BROKER, BrokerId
 from quorate_proto.v1 import errors_pb2
 from tests.support.kafka_fakes import BROKER, FakeBrokerInside
 from tests.unit.kafka.conftest import Ask
@@ -99,3 +99,8 @@ async def test_leaders_and_replicas_that_are_away_are_named(
     assert first.offline_replicas == (away,)
     assert (second.error_code, second.leader_id) == (errors_pb2.NONE, BROKER)
     assert known.topic_id.bytes == topic.topic_id
+
+    failed = dataclasses.replace(topic.partitions[0], leader=NO_BROKER, isr=(BROKER,))
+    inside.metadata.topics["t"] = dataclasses.replace(topic, partitions=(failed,))
+    (described,) = (await ask(KEY, 0, asking("t"))).topics
+    assert described.partitions[0].offline_replicas == (BROKER,), "its log directory has failed"

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 _PROVE = """
-from tests.ledger.guards_of_log_folders import MUTANTS
+from tests.ledger import guards_of_log_folders, guards_of_offline_replicas
 from tests.ledger.proof import caught
-problems = {name: problem for name, problem in caught(MUTANTS).items() if problem}
+mutants = guards_of_log_folders.MUTANTS + guards_of_offline_replicas.MUTANTS
+problems = {name: problem for name, problem in caught(mutants).items() if problem}
 raise SystemExit("; ".join(f"{name}: {problem}" for name, problem in problems.items()) or None)
 """
 
