@@ -43,7 +43,8 @@ def offline_alert(offline: Sequence[admin_pb2.PartitionRef]) -> str:
     more = f" and {len(offline) - _NAMED_MAX} more" if len(offline) > _NAMED_MAX else ""
     return (
         f"{len(offline)} partitions are offline: {named}{more}: start a broker of their ISR, "
-        "restart it with a log directory that had failed, or accept a loss with `quorate elect-leaders --election-type unclean`"
+        "restart it with a log directory that had failed, or accept a loss with `quorate "
+        "elect-leaders --election-type unclean`"
     )
 
 

@@ -56,8 +56,9 @@ class BrokerTroubleReports:
         )
 
     def presume(self, image: Image, now_ms: int) -> bool:
-        """Take from ``image`` which replicas earlier controllers knew to be offline. It counts for a
-        while, in which the brokers report. Return whether there are any.
+        """Take from ``image`` which replicas earlier controllers knew to be offline.
+
+        It counts for a while, in which the brokers report. Return whether there are any.
         """
         for broker_id, tips in broker_manager.leaderless(image).items():
             self._reports[broker_id] = _Report(

@@ -1,17 +1,26 @@
 """Administers share groups over the Kafka protocol (KIP-932).
 
-librdkafka does not know these requests, so they are written and read by hand. Each is sent to the
-broker that coordinates the group, and again while no broker does.
+librdkafka does not know these requests (``kafka_request``). Each is sent to the broker that
+coordinates the group, and again while no broker does.
 """
 
 import struct
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from quorate.client.bootstrap import Reader, ask_any, discover, encode_kafka_request, kafka_string
 from quorate.client.errors import ClusterUnreachable, RequestFailed
+from quorate.client.kafka_request import (
+    NO_TAGS,
+    array,
+    ask_flexible,
+    check,
+    int64,
+    items_of,
+    text,
+)
 from quorate.client.security import ClientSecurity
 from quorate.common.types import ID_BYTES
 from quorate_proto.v1 import errors_pb2
@@ -27,8 +36,6 @@ _DESCRIBE: Final = 77
 _DESCRIBE_OFFSETS: Final = 90
 _ALTER_OFFSETS: Final = 91
 _UNKNOWN: Final = -1
-_CLIENT_ID: Final = b"quorate"
-_NO_TAGS: Final = b"\0"
 _PAUSE_S: Final = 0.2
 _AGAIN: Final = frozenset(
     {
@@ -89,7 +96,7 @@ class ShareGroups:
             BootstrapError, LoginFailed: no broker answers, or lets the user in.
         """
         cluster = discover(self._bootstrap, timeout_ms=self._timeout_ms, security=self._security)
-        body = _array([]) + _array([_text("share")]) + _NO_TAGS
+        body = array([]) + array([text("share")]) + NO_TAGS
         found: set[tuple[str, str]] = set()
         for broker in cluster.brokers:
             found.update(self._ask(broker.kafka, (_LIST_GROUPS, 5), body, _read_list))
@@ -101,7 +108,7 @@ class ShareGroups:
         Raises:
             RequestFailed: there is no such group, or the user may not see it.
         """
-        body = _array([_text(group_id)]) + b"\0" + _NO_TAGS
+        body = array([text(group_id)]) + b"\0" + NO_TAGS
         return self._ask_coordinator(group_id, (_DESCRIBE, 1), body, _read_described)
 
     def offsets(self, group_id: str) -> list[ShareOffset]:
@@ -110,7 +117,7 @@ class ShareGroups:
         Raises:
             RequestFailed: as ``describe``.
         """
-        body = _array([_text(group_id) + b"\0" + _NO_TAGS]) + _NO_TAGS
+        body = array([text(group_id) + b"\0" + NO_TAGS]) + NO_TAGS
         return self._ask_coordinator(group_id, (_DESCRIBE_OFFSETS, 1), body, _read_offsets)
 
     def set_offsets(self, group_id: str, offsets: Mapping[Partition, int]) -> None:
@@ -121,9 +128,9 @@ class ShareGroups:
         """
         topics: dict[str, list[bytes]] = {}
         for (topic, number), offset in offsets.items():
-            topics.setdefault(topic, []).append(struct.pack(">iq", number, offset) + _NO_TAGS)
-        named = [_text(topic) + _array(some) + _NO_TAGS for topic, some in topics.items()]
-        body = _text(group_id) + _array(named) + _NO_TAGS
+            topics.setdefault(topic, []).append(struct.pack(">iq", number, offset) + NO_TAGS)
+        named = [text(topic) + array(some) + NO_TAGS for topic, some in topics.items()]
+        body = text(group_id) + array(named) + NO_TAGS
         self._ask_coordinator(group_id, (_ALTER_OFFSETS, 0), body, _read_altered)
 
     def delete(self, group_id: str) -> None:
@@ -132,7 +139,7 @@ class ShareGroups:
         Raises:
             RequestFailed: the group has members, or does not exist.
         """
-        body = _array([_text(group_id)]) + _NO_TAGS
+        body = array([text(group_id)]) + NO_TAGS
         self._ask_coordinator(group_id, (_DELETE_GROUPS, 2), body, _read_deleted)
 
     # -- asking ----------------------------------------------------------------------------------
@@ -168,61 +175,12 @@ class ShareGroups:
     def _ask(
         self, address: str, api: tuple[int, int], body: bytes, read: Callable[[Reader], T]
     ) -> T:
-        header = struct.pack(">hhi", *api, 1) + kafka_string(_CLIENT_ID) + _NO_TAGS
-        request = struct.pack(">i", len(header) + len(body)) + header + body
-        return ask_any(
-            address,
-            request,
-            lambda frame: read(_flexible(frame)),
-            timeout_ms=self._timeout_ms,
-            security=self._security,
+        return ask_flexible(
+            address, api, body, read, timeout_ms=self._timeout_ms, security=self._security
         )
 
 
 # -- the wire --------------------------------------------------------------------------------------
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _text(value: str) -> bytes:
-    raw = value.encode()
-    return _varint(len(raw) + 1) + raw
-
-
-def _array(items: Sequence[bytes]) -> bytes:
-    return _varint(len(items) + 1) + b"".join(items)
-
-
-def _flexible(frame: bytes) -> Reader:
-    """Return a reader of the body, behind a header of the flexible format and the throttle time."""
-    reader = Reader(frame)
-    reader.int32()
-    reader.tags()
-    reader.int32()
-    return reader
-
-
-def _items(reader: Reader) -> Iterable[None]:
-    """Yield once for each item of an array, and read the tags behind it."""
-    for _ in range(reader.unsigned_varint() - 1):
-        yield
-        reader.tags()
-
-
-def _int64(reader: Reader) -> int:
-    return int.from_bytes(reader.take(8), "big", signed=True)
-
-
-def _check(code: int, message: str) -> None:
-    if code:
-        raise RequestFailed(code, message)
 
 
 def _read_coordinator(frame: bytes) -> str:
@@ -230,7 +188,7 @@ def _read_coordinator(frame: bytes) -> str:
     reader.int32()
     reader.int32()
     code, message = reader.int16(), _old_text(reader)
-    _check(code, message)
+    check(code, message)
     reader.int32()
     return f"{_old_text(reader)}:{reader.int32()}"
 
@@ -240,16 +198,16 @@ def _old_text(reader: Reader) -> str:
 
 
 def _read_list(reader: Reader) -> list[tuple[str, str]]:
-    _check(reader.int16(), "listing groups")
+    check(reader.int16(), "listing groups")
     found = []
-    for _ in _items(reader):
+    for _ in items_of(reader):
         name, _, state, _ = (reader.string() for _ in range(4))
         found.append((name, state.lower()))
     return found
 
 
 def _read_described(reader: Reader) -> ShareGroup:
-    (described,) = [_read_group(reader) for _ in _items(reader)]
+    (described,) = [_read_group(reader) for _ in items_of(reader)]
     return described
 
 
@@ -258,9 +216,9 @@ def _read_group(reader: Reader) -> ShareGroup:
     name, state = reader.string(), reader.string()
     reader.take(8)
     assignor = reader.string()
-    members = tuple(_read_member(reader) for _ in _items(reader))
+    members = tuple(_read_member(reader) for _ in items_of(reader))
     reader.int32()
-    _check(code, message)
+    check(code, message)
     return ShareGroup(name=name, state=state.lower(), assignor=assignor, members=members)
 
 
@@ -270,7 +228,7 @@ def _read_member(reader: Reader) -> ShareMember:
     for _ in range(reader.unsigned_varint() - 1):
         reader.string()
     partitions: list[Partition] = []
-    for _ in _items(reader):
+    for _ in items_of(reader):
         reader.take(ID_BYTES)
         topic = reader.string()
         partitions += [(topic, reader.int32()) for _ in range(reader.unsigned_varint() - 1)]
@@ -282,20 +240,20 @@ def _read_member(reader: Reader) -> ShareMember:
 
 def _read_offsets(reader: Reader) -> list[ShareOffset]:
     found: list[ShareOffset] = []
-    for _ in _items(reader):
+    for _ in items_of(reader):
         reader.string()
-        for _ in _items(reader):
+        for _ in items_of(reader):
             topic = reader.string()
             reader.take(ID_BYTES)
-            found += [_read_offset(topic, reader) for _ in _items(reader)]
-        _check(reader.int16(), reader.string())
+            found += [_read_offset(topic, reader) for _ in items_of(reader)]
+        check(reader.int16(), reader.string())
     return sorted(found, key=lambda one: (one.topic, one.partition))
 
 
 def _read_offset(topic: str, reader: Reader) -> ShareOffset:
-    partition, start = reader.int32(), _int64(reader)
+    partition, start = reader.int32(), int64(reader)
     reader.int32()
-    lag = _int64(reader)
+    lag = int64(reader)
     code, _ = reader.int16(), reader.string()
     return ShareOffset(
         topic=topic,
@@ -306,12 +264,12 @@ def _read_offset(topic: str, reader: Reader) -> ShareOffset:
 
 
 def _read_altered(reader: Reader) -> None:
-    _check(reader.int16(), reader.string())
+    check(reader.int16(), reader.string())
     refused: list[tuple[int, str]] = []
-    for _ in _items(reader):
+    for _ in items_of(reader):
         topic = reader.string()
         reader.take(ID_BYTES)
-        for _ in _items(reader):
+        for _ in items_of(reader):
             partition, code, message = reader.int32(), reader.int16(), reader.string()
             if code:
                 refused.append((code, f"{topic}-{partition}: {message}"))
@@ -320,6 +278,6 @@ def _read_altered(reader: Reader) -> None:
 
 
 def _read_deleted(reader: Reader) -> None:
-    for _ in _items(reader):
+    for _ in items_of(reader):
         name, code = reader.string(), reader.int16()
-        _check(code, f"share group {name!r}")
+        check(code, f"share group {name!r}")

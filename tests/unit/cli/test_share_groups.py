@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from quorate.cli.share_groups.share_group_view import ShareGroupView, in_flight_of
 from quorate.cli.share_groups.share_groups_command import share_groups
+from quorate.client import kafka_request
 from quorate.client import share_groups as client
 from quorate.client.bootstrap import BrokerEndpoints, ClusterEndpoints, MalformedResponse
 from quorate.client.errors import ClusterUnreachable, RequestFailed
@@ -50,7 +51,8 @@ class FakeBrokers:
 @pytest.fixture
 def brokers(monkeypatch: pytest.MonkeyPatch) -> FakeBrokers:
     brokers = FakeBrokers()
-    monkeypatch.setattr(client, "ask_any", brokers.ask_any)
+    for module in (client, kafka_request):
+        monkeypatch.setattr(module, "ask_any", brokers.ask_any)
     monkeypatch.setattr(client, "_PAUSE_S", 0.0)
     return brokers
 
