@@ -29,7 +29,7 @@ from quorate.broker.kafka.api_table import api_table
 from quorate.broker.kafka.connection.request_dispatcher import RequestDispatcher
 from quorate.broker.security.listener_security import configured_listeners
 from quorate.broker.security.principal import CLUSTER_ADMIN
-from quorate.common.configuration import Values, list_items
+from quorate.common.configuration import list_items
 from quorate.common.types import Endpoint, TopicPartition
 from quorate_proto.v1 import console_pb2_grpc
 
@@ -113,7 +113,8 @@ async def open_console(
     Raises:
         ListenError: the address is taken, or certificates cannot be used.
     """
-    if not shared.config[CONSOLE_LISTENER]:
+    address = http_address(CONSOLE_LISTENER, shared.config)
+    if address is None:
         return None
     # Here, so that a broker without a console does not load its pages.
     from quorate.broker.admin.metadata_history import MetadataHistory
@@ -122,6 +123,7 @@ async def open_console(
     from quorate.broker.console.console_parts import ConsoleParts
     from quorate.broker.console.routes import ConsoleRoutes, refusal_as_page
 
+    environment = shared.environment
     parts = ConsoleParts(
         requests=stage.requests,
         figures=ClusterFigures(stage.requests, stage.reads),
@@ -131,17 +133,13 @@ async def open_console(
         quorum=shared.quorum,
         history=MetadataHistory(shared.quorum, shared.images),
         turns=shared.turns,
-        wall_clock_ms=shared.environment.wall_clock_ms,
+        wall_clock_ms=environment.wall_clock_ms,
+        random_bytes=environment.random_bytes,
+        is_encrypted=address.has_tls,
     )
-    environment = shared.environment
     tokens = FormTokens(environment.random_bytes(32), lambda: environment.wall_clock_ms() / 1_000)
-    hosts = [*list_items(shared.config[CONSOLE_ALLOWED_HOSTS]), _own_host(shared.config)]
+    hosts = [*list_items(shared.config[CONSOLE_ALLOWED_HOSTS]), address.endpoint.host]
     routes = ConsoleRoutes(parts, tokens, hosts)
     bound = await http.open(CONSOLE_LISTENER, CONSOLE, routes.routes(), show=refusal_as_page)
     cleanup.callback(routes.live.stop)
     return bound
-
-
-def _own_host(config: Values) -> str:
-    address = http_address(CONSOLE_LISTENER, config)
-    return "" if address is None else address.endpoint.host

@@ -30,6 +30,9 @@ class ConsoleParts:
     history: MetadataHistory
     turns: WorkTurns
     wall_clock_ms: Callable[[], int]
+    random_bytes: Callable[[int], bytes]
+    is_encrypted: bool
+    """Whether browsers reach this console over TLS."""
 
     @property
     def image(self) -> Image:

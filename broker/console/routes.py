@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 PAGES_AT_ONCE: Final = 8
 PAGE_TIMEOUT_S: Final = 30.0
 FIELDS_MAX: Final = 50
+QUERY_FIELDS_MAX: Final = 1_000
+"""The most fields of a page's query, which may name brokers one by one."""
 _ASSET_SECONDS: Final = 31_536_000
 
 
@@ -79,7 +81,7 @@ class ConsoleRoutes:
         self._check_host(request)
         person = Person(context.principal, context.client_host)
         target = urlsplit(request.query.get("at", "/"))
-        query = dict(parse_qsl(target.query, max_num_fields=FIELDS_MAX))
+        query = dict(parse_qsl(target.query, max_num_fields=QUERY_FIELDS_MAX))
         with self.live.counted(str(person.principal)) as is_within_limits:
             if not is_within_limits:
                 raise HttpRefusal(503, 503, "too many live pages are open")

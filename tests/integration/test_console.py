@@ -11,10 +11,12 @@ from typing import Final
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from quorate.broker.console.actions.table import ACTIONS
 from quorate.client.results import AclBinding, NewTopic, ScramUpsertion
 from quorate.common.acl_types import AclOperation, ResourceType
 from quorate.testing.running import RunningCluster, running_cluster
 from tests.support.console import Answer, Browser, Document
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -41,7 +43,9 @@ PATHS: Final = (
     "/configs",
     "/configs?kind=broker&name=2",
     "/configs?kind=topic&name=secret-plans",
+    f"/topics/{SECRET}/replicas?broker-1=1&broker-2=1&factor=2",
     "/quotas",
+    "/users",
     "/acls",
     "/quorum",
     "/metadata",
@@ -210,6 +214,40 @@ def test_changes_are_carried_out_and_bear_the_name_of_the_person(cluster: Runnin
     assert f"User:{ROOT}" in root.page("/metadata?path=/brokers/topics/made-here").markup
 
 
+def test_replicas_quotas_and_users_are_changed_and_no_password_is_kept(
+    cluster: RunningCluster,
+) -> None:
+    root = _browser(cluster, ROOT)
+    _made(root.send("create-topic", name="to-move", partitions=2, replication=1))
+    plan = "0: 1,2\n1: 2,1"
+    moved = root.send("move-replicas", topic="to-move", plan=plan + "\n9: 1")
+    assert "2 partitions of to-move" in moved.text
+    assert "to-move-9" in moved.text, "what is refused has a line of its own"
+    wait_until(
+        lambda: root.page("/topics/to-move").markup.count('<span class="id">') == 8,
+        "both replicas of both partitions in sync, and none on the move",
+        timeout_s=WAIT_S,
+    )
+    assert "No partition is being moved" in root.page("/topics/to-move/replicas").markup
+    assert "no partition of to-move" in root.send("cancel-moves", topic="to-move").text
+    quota = {"user": "carol", "default_client_id": 1, "key": "producer_byte_rate"}
+    _made(root.send("set-quota", value="2.5e6", **quota))
+    assert "user carol, the default client-id" in root.page("/quotas").markup
+    _made(root.send("remove-quota", **quota))
+    assert "user carol" not in root.page("/quotas").markup
+    first, second = "correct horse", "battery staple"
+    _made(root.send("create-user", user="carol", password=first, again=first, iterations=4096))
+    _made(root.send("change-password", user="carol", password=second, again=second))
+    url = cluster.console_url(1)
+    wait_until(lambda: Browser(url, "carol", second).get("/").status == 200, "carol logs in")
+    assert Browser(url, "carol", first).get("/").status == 401
+    _made(root.send("delete-user", user="carol", confirmed="carol"))
+    kept = b"".join(one.read_bytes() for one in cluster.folder.rglob("*.log") if one.is_file())
+    assert b"AlterUserScramCredentials" in kept, "the audit log"
+    assert first.encode() not in kept
+    assert second.encode() not in kept
+
+
 FORBIDDEN: Final[dict[str, dict[str, object]]] = {
     "create-topic": {"name": "mine", "partitions": 1, "replication": 1},
     "delete-topic": {"topic": OPEN, "confirmed": OPEN},
@@ -240,6 +278,13 @@ FORBIDDEN: Final[dict[str, dict[str, object]]] = {
         "pattern_type": 3,
         "host": "*",
     },
+    "move-replicas": {"topic": OPEN, "plan": "0: 2"},
+    "cancel-moves": {"topic": OPEN, "partition": 0},
+    "set-quota": {"user": ALICE, "key": "producer_byte_rate", "value": "1e9"},
+    "remove-quota": {"user": ALICE, "key": "producer_byte_rate"},
+    "create-user": {"user": "eve", "password": "x", "again": "x", "iterations": 4096},
+    "change-password": {"user": ROOT, "password": "x", "again": "x"},
+    "delete-user": {"user": ROOT, "confirmed": ROOT},
     "produce": {"topic": OPEN, "partition": 1, "value": "x"},
     "reset-offsets": {"group": "g", "topic": OPEN, "to": "earliest"},
     "delete-group": {"group": "g", "confirmed": "g"},
@@ -276,6 +321,10 @@ def test_a_person_without_rights_gets_no_more_than_a_kafka_client(
     root = _browser(cluster, ROOT)
     assert "mine" not in root.page("/topics").markup
     assert OPEN in root.page("/topics").markup
+
+
+def test_every_action_is_forbidden_to_somebody() -> None:
+    assert set(FORBIDDEN) == {one.name for one in ACTIONS}
 
 
 def test_a_reader_reads_what_its_rights_allow(cluster: RunningCluster) -> None:

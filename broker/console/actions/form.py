@@ -1,5 +1,6 @@
 """The fields of a form, checked as they are read. Pure."""
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -45,6 +46,25 @@ class Form:
         if not least <= value <= most:
             raise BadForm(f"{name.replace('_', ' ')}: {given} must be from {least} to {most}")
         return value
+
+    def positive(self, name: str) -> float:
+        """Return a number above 0 that may have a decimal point.
+
+        Raises:
+            BadForm: it is none, is not above 0, or has no end.
+        """
+        given = self.text(name)
+        try:
+            value = float(given) if given.isascii() and len(given) < 40 else math.nan
+        except ValueError:
+            value = math.nan
+        if not (math.isfinite(value) and value > 0):
+            raise BadForm(f"{name.replace('_', ' ')}: {given!r} must be a number above 0")
+        return value
+
+    def is_on(self, name: str) -> bool:
+        """Return whether a box is ticked."""
+        return bool(self._fields.get(name))
 
     def pairs(self, name: str) -> dict[str, str]:
         """Return ``key=value, key=value`` as a dict. A value may have an equals sign.

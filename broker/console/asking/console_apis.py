@@ -48,7 +48,11 @@ CREATE_PARTITIONS: Final = ConsoleApi("create_partitions", 37, 3)
 DELETE_GROUPS: Final = ConsoleApi("delete_groups", 42, 2, _OWNER)
 ELECT_LEADERS: Final = ConsoleApi("elect_leaders", 43, 2)
 INCREMENTAL_ALTER_CONFIGS: Final = ConsoleApi("incremental_alter_configs", 44, 1)
+ALTER_PARTITION_REASSIGNMENTS: Final = ConsoleApi("alter_partition_reassignments", 45, 1)
 DESCRIBE_CLIENT_QUOTAS: Final = ConsoleApi("describe_client_quotas", 48, 1)
+ALTER_CLIENT_QUOTAS: Final = ConsoleApi("alter_client_quotas", 49, 1)
+DESCRIBE_USER_SCRAM_CREDENTIALS: Final = ConsoleApi("describe_user_scram_credentials", 50, 0)
+ALTER_USER_SCRAM_CREDENTIALS: Final = ConsoleApi("alter_user_scram_credentials", 51, 0)
 DESCRIBE_QUORUM: Final = ConsoleApi("describe_quorum", 55, 2)
 DESCRIBE_TRANSACTIONS: Final = ConsoleApi("describe_transactions", 65, 0, _OWNER)
 LIST_TRANSACTIONS: Final = ConsoleApi("list_transactions", 66, 1, _OWNER)
@@ -73,7 +77,11 @@ CONSOLE_APIS: Final = (
     DELETE_GROUPS,
     ELECT_LEADERS,
     INCREMENTAL_ALTER_CONFIGS,
+    ALTER_PARTITION_REASSIGNMENTS,
     DESCRIBE_CLIENT_QUOTAS,
+    ALTER_CLIENT_QUOTAS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
+    ALTER_USER_SCRAM_CREDENTIALS,
     DESCRIBE_QUORUM,
     DESCRIBE_TRANSACTIONS,
     LIST_TRANSACTIONS,

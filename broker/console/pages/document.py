@@ -13,6 +13,7 @@ AREAS: Final = (
     ("Transactions", "transactions"),
     ("Configs", "configs"),
     ("Quotas", "quotas"),
+    ("Users", "users"),
     ("ACLs", "acls"),
     ("Quorum", "quorum"),
     ("Metadata log", "metadata"),

@@ -152,9 +152,10 @@ def note(*content: Child, kind: str = "") -> Html:
     return h("p", content, class_=f"note {kind}".strip(), role="status" if kind else None)
 
 
-def meter(share: float, label: str) -> Html:
-    """Return a bar that is filled to ``share``."""
+def meter(share: float, label: str, *, is_load: bool = True) -> Html:
+    """Return a bar that is filled to ``share``. A load is bad when it is high; progress is not."""
     kind = "critical" if share >= 0.95 else "serious" if share >= 0.85 else "ok"
+    kind = kind if is_load else "ok"
     filled = max(0.0, min(share, 1.0))
     return h(
         "span",
@@ -205,6 +206,17 @@ def text_input(name: str, value: str = "", **more: str | int | bool | None) -> H
 
 def number_input(name: str, value: str | int = "", **more: str | int | bool | None) -> Html:
     return h("input", type="number", name=name, value=str(value), **more)
+
+
+def checkbox(name: str, label: str, checked: bool = False) -> Html:
+    """Return a box to tick with its label. A box that is not ticked is not sent."""
+    box = h("input", type="checkbox", name=name, value="1", checked=checked)
+    return h("label", box, f" {label}")
+
+
+def password_input(name: str) -> Html:
+    """Return a field for a new password, which browsers do not show and offer to make up."""
+    return h("input", type="password", name=name, autocomplete="new-password", required=True)
 
 
 def select(

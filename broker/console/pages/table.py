@@ -17,6 +17,7 @@ from quorate.broker.console.pages.quorum_page import quorum_page
 from quorate.broker.console.pages.quotas_page import quotas_page
 from quorate.broker.console.pages.topics_page import topics_page
 from quorate.broker.console.pages.transactions_page import transactions_page
+from quorate.broker.console.pages.users_page import users_page
 
 MakePage: TypeAlias = Callable[[ConsoleParts, PageRequest], Awaitable[Page]]
 
@@ -29,6 +30,7 @@ PAGES: Final[Mapping[str, MakePage]] = MappingProxyType(
         "transactions": transactions_page,
         "configs": configs_page,
         "quotas": quotas_page,
+        "users": users_page,
         "acls": acls_page,
         "quorum": quorum_page,
         "metadata": metadata_page,

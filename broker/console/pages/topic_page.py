@@ -1,15 +1,13 @@
 """The pages of one topic: its partitions, its records and its configuration."""
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from quorate.broker.config.internal_topics import INTERNAL_TOPICS
 from quorate.broker.console.asking.cluster_figures import Figures
-from quorate.broker.console.asking.console_apis import DESCRIBE_LOG_DIRS
-from quorate.broker.console.asking.local_requests import AskFailed
 from quorate.broker.console.asking.offsets import EARLIEST, LATEST, list_offsets
 from quorate.broker.console.asking.person import Person
+from quorate.broker.console.asking.replica_sizes import replica_sizes
 from quorate.broker.console.console_parts import ConsoleParts
 from quorate.broker.console.figures.figure_history import topic_series
 from quorate.broker.console.health.topic_health import TopicHealth
@@ -18,6 +16,7 @@ from quorate.broker.console.pages.configs_page import entity_panel
 from quorate.broker.console.pages.formats import number, size
 from quorate.broker.console.pages.markup import Html, h, url
 from quorate.broker.console.pages.page import (
+    LIVE_EVERY_S,
     SLOWLY_LIVE_EVERY_S,
     Page,
     PageNotFound,
@@ -43,11 +42,14 @@ from quorate.broker.console.pages.parts import (
     unfolding,
 )
 from quorate.broker.console.pages.records_page import records_sections
+from quorate.broker.console.pages.replicas_page import replica_sections
+from quorate.broker.console.views.replica_plan import by_broker
 from quorate.broker.console.views.series import Line, total_now
 from quorate.common.acl_types import AclOperation
-from quorate.common.types import NO_BROKER, BrokerId, TopicPartition
+from quorate.common.types import NO_BROKER, TopicPartition
 from quorate.metadata_log.partitions import Partition, Topic
 
+_LIVE_EVERY_S: Final = {"partitions": SLOWLY_LIVE_EVERY_S, "replicas": LIVE_EVERY_S}
 FIGURES: Final = ("bytes_in", "bytes_out", "records_in")
 
 
@@ -63,6 +65,8 @@ async def topic_page(parts: ConsoleParts, request: PageRequest) -> Page:
         sections = await records_sections(parts, request, topic)
     elif view == "configs":
         sections = [Section("configs", await entity_panel(parts, request, "topic", name))]
+    elif view == "replicas":
+        sections = await replica_sections(parts, request, topic)
     elif view == "partitions":
         sections = await _partition_sections(parts, request, topic, health)
     else:
@@ -72,12 +76,17 @@ async def topic_page(parts: ConsoleParts, request: PageRequest) -> Page:
         "topics",
         (Section("tabs", _tabs(name, view)), *sections),
         trail=(("Topics", url("topics")),),
-        live_every_s=SLOWLY_LIVE_EVERY_S if view == "partitions" else 0.0,
+        live_every_s=_LIVE_EVERY_S.get(view, 0.0),
     )
 
 
 def _tabs(name: str, current: str) -> Html:
-    views = (("Partitions", ""), ("Records", "records"), ("Configs", "configs"))
+    views = (
+        ("Partitions", ""),
+        ("Records", "records"),
+        ("Replicas", "replicas"),
+        ("Configs", "configs"),
+    )
     links = [(title, url("topics", name, *filter(None, [path]))) for title, path in views]
     return tabs(links, current.capitalize())
 
@@ -182,23 +191,10 @@ async def _sizes(
     """Return the size of the leader's log of each partition, as far as the person may see it."""
     if not parts.rights(person).may_cluster(AclOperation.DESCRIBE, log_denied=False):
         return {}
-    by_leader: defaultdict[BrokerId, list[int]] = defaultdict(list)
-    for one in numbers:
-        if (leader := topic.partitions[one].leader) != NO_BROKER:
-            by_leader[leader].append(one)
-    bodies = {
-        leader: {"topics": [{"topic": topic.name, "partitions": of}]}
-        for leader, of in by_leader.items()
-    }
-    answers = await parts.requests.ask_owners(person, DESCRIBE_LOG_DIRS, bodies)
-    return {
-        one["partition_index"]: one["partition_size"]
-        for answer in answers.values()
-        if not isinstance(answer, AskFailed)
-        for folder in answer["results"]
-        for of_topic in folder["topics"]
-        for one in of_topic["partitions"]
-    }
+    led = by_broker((topic.partitions[one].leader, one) for one in numbers)
+    led.pop(NO_BROKER, None)
+    sizes = await replica_sizes(parts.requests, person, topic.name, led)
+    return {number: size for (_, number), size in sizes.items()}
 
 
 def _tiles(topic: Topic, health: TopicHealth, figures: Figures) -> Html:

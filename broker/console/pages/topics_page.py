@@ -14,6 +14,7 @@ from quorate.broker.console.pages.parts import (
     Column,
     Sorting,
     action_form,
+    checkbox,
     field,
     number_input,
     page_of,
@@ -107,11 +108,7 @@ def _choice(part: str, show: str, *, internal: bool, sort: str) -> Html:
             data_focus="/",
         ),
         select("show", shown, show, "State"),
-        h(
-            "label",
-            h("input", type="checkbox", name="internal", value="1", checked=internal),
-            " internal",
-        ),
+        checkbox("internal", "internal", internal),
         h("input", type="hidden", name="sort", value=sort),
     )
 
