@@ -9,6 +9,7 @@ from typing import TextIO
 from pyspark.sql import SparkSession
 
 from quorate.pipeline.batch_runner import BatchRunner, RunSummary
+from quorate.pipeline.folder_columns import folder_columns
 from quorate.pipeline.pipeline_config import PipelineConfig
 from quorate.pipeline.pipeline_errors import PipelineError
 from quorate.pipeline.pipeline_planner import PipelinePlanner
@@ -90,6 +91,7 @@ def _begun(
         include_headers=config.include_headers,
         sql=config.sql,
         compression=config.compression,
+        folder_fields=config.folder_fields,
     )
     progress = RunProgress() if terminal is None else ProgressBar(terminal, rows.fraction_done)
     take_charge = functools.partial(run_in_charge, config, take_over=take_over)
@@ -105,7 +107,7 @@ def _begun(
             ),
             progress,
         ):
-            sink = Sink(config.name, files)
+            sink = Sink(config.name, files, folder_columns(config.folder_fields))
             yield (
                 PipelineRunner(charge, sink=sink, planner=planner, rows=rows, progress=progress),
                 planner,

@@ -27,6 +27,7 @@ from quorate.common.configuration import (
     as_text,
     read_toml,
 )
+from quorate.pipeline.folder_columns import check_folder_fields
 from quorate.spark.errors import OptionError
 from quorate.spark.options.client_settings import PREFIX
 from quorate.spark.options.given_options import GivenOptions
@@ -48,7 +49,7 @@ from quorate.spark.options.option_table import (
     SUBSCRIBE_PATTERN,
 )
 from quorate.spark.options.read_options import StreamOptions, parse_stream_options
-from quorate.tables.partitioning import parse_partitioning
+from quorate.tables.partitioning import PartitionField, parse_partitioning
 from quorate.tables.table_config import FORMATS, TARGET_BYTES, TableConfig, table_config
 
 PARQUET: Final = "parquet"
@@ -90,8 +91,9 @@ PARTITION_BY: Final = ConfigKey(
     name="sink.partition.by",
     type=str,
     default="",
-    doc="The partition transforms of a new table: hour(COLUMN), day(COLUMN), identity(COLUMN), "
-    "bucket(N,COLUMN), with commas between.",
+    doc="The partition transforms of a new table, or the folders of Parquet files below topic and "
+    "partition: hour(COLUMN), day(COLUMN), identity(COLUMN) and, for tables, bucket(N,COLUMN), "
+    "with commas between. If it is empty, a table is not partitioned, and folders are by date.",
 )
 TARGET_FILE_BYTES: Final = ConfigKey(
     name="sink.target.file.bytes",
@@ -165,6 +167,8 @@ class PipelineConfig:
     lease_ms: int
     table: TableConfig | None = None
     """The table that is written; None for a folder of Parquet files."""
+    folder_fields: tuple[PartitionField, ...] = ()
+    """By what the folders of Parquet files are named below topic and partition; empty for date."""
 
 
 def read_config(path: Path) -> PipelineConfig:
@@ -218,7 +222,16 @@ def parse_config(values: Mapping[str, object]) -> PipelineConfig:
         compression=own[COMPRESSION],
         lease_ms=own[LEASE_MS],
         table=_table(own, values),
+        folder_fields=_folder_fields(own),
     )
+
+
+def _folder_fields(own: Configuration) -> tuple[PartitionField, ...]:
+    if own[FORMAT] != PARQUET:
+        return ()
+    fields = parse_partitioning(own[PARTITION_BY])
+    check_folder_fields(fields)
+    return fields
 
 
 def _table(own: Configuration, values: Mapping[str, object]) -> TableConfig | None:

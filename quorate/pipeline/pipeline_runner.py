@@ -36,8 +36,11 @@ class PipelineRunner(BatchRunner):
         """Bring the sink into the state that the cluster's record describes."""
         state = self._charge.state
         self._sink.recover(BatchId(state.commit_epoch, state.commit), now_ms)
-        if not state.commit_epoch:
+        if state.commit_epoch:
+            self._sink.require_layout()
+        else:
             self._refuse_leftovers()
+            self._sink.begin_layout()
         if state.rewound:
             self._remove_rows_of_reset_offsets()
         self._begin_topics()

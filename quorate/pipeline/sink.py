@@ -29,6 +29,8 @@ from typing import Final
 
 from quorate.common.topic_partition import TopicPartition
 from quorate.pipeline import sink_layout as layout
+from quorate.pipeline.folder_columns import columns_of_mark, folder_columns, mark_of
+from quorate.pipeline.pipeline_errors import SinkError
 from quorate.pipeline.pipeline_registry import ActiveRun
 from quorate.pipeline.sink_files import HadoopFiles
 from quorate.pipeline.sink_layout import BatchId, DataFile
@@ -52,9 +54,13 @@ class StagedBatch:
 class Sink:
     """The folder into which one pipeline writes."""
 
-    def __init__(self, pipeline: str, files: HadoopFiles) -> None:
+    def __init__(
+        self, pipeline: str, files: HadoopFiles, columns: Sequence[str] = folder_columns(())
+    ) -> None:
+        """``columns`` name the folders, from the outermost to the innermost."""
         self._pipeline = pipeline
         self._files = files
+        self._columns = tuple(columns)
 
     # -- a batch ---------------------------------------------------------------------------------
 
@@ -125,6 +131,31 @@ class Sink:
             if intent.modified_ms < now_ms - ABORTED_KEPT_MS:
                 self._files.delete(intent.path)
         self._files.delete(layout.staging_folder(self._pipeline))
+
+    def begin_layout(self) -> None:
+        """Note by which columns folders are named. There is no file of the pipeline yet."""
+        folder = layout.layout_folder(self._pipeline)
+        self._files.delete(folder)
+        self._files.write_text(f"{folder}/{mark_of(self._columns)}", "")
+
+    def require_layout(self) -> None:
+        """Check that the folders of earlier runs are named by the same columns.
+
+        A sink without a note is of a release that named the innermost folder by the date.
+
+        Raises:
+            SinkError: they are named by others, and no reader takes both.
+        """
+        folder = layout.layout_folder(self._pipeline)
+        names = [one.path.removeprefix(f"{folder}/") for one in self._files.below(folder)]
+        found = set(filter(None, map(columns_of_mark, names))) or {folder_columns(())}
+        if found != {self._columns}:
+            known = " and ".join(", ".join(one) for one in sorted(found))
+            raise SinkError(
+                f"sink.partition.by names folders by {', '.join(self._columns)}, and the files "
+                f"that are there lie by {known}: leave it as it was, or give the pipeline another "
+                "name and sink.path"
+            )
 
     def own_files(self) -> list[DataFile]:
         """Return all data files of this pipeline that readers see."""

@@ -8,6 +8,7 @@
                                              `------------------------- pipeline
     _quorate/lake/intents/57-2.json    the files that a batch is about to put in place
     _quorate/lake/staging/57-2/…       the files that a batch has written so far
+    _quorate/lake/layout/columns=…     the columns that folders are named by
 
 Readers of Parquet skip names that begin with an underscore. No two runs have the same epoch, so no
 two batches ever have a name in common.
@@ -31,7 +32,6 @@ from quorate.pipeline.pipeline_errors import SinkError
 from quorate.spark.offset_ranges import OffsetRange
 
 OWN_FOLDER: Final = "_quorate"
-PARTITION_COLUMNS: Final = ("topic", "partition", "date")
 INTENT_VERSION: Final = 2
 _WITHOUT_CHECKSUM: Final = 1
 
@@ -69,6 +69,11 @@ def intents_folder(pipeline: str) -> str:
 def staging_folder(pipeline: str) -> str:
     """Return the folder of everything that a pipeline has staged."""
     return f"{OWN_FOLDER}/{pipeline}/staging"
+
+
+def layout_folder(pipeline: str) -> str:
+    """Return the folder of the file that says by which columns folders are named."""
+    return f"{OWN_FOLDER}/{pipeline}/layout"
 
 
 def intent_path(pipeline: str, batch: BatchId) -> str:

@@ -7,14 +7,24 @@ from typing import Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    DateType,
+    IntegralType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
+from quorate.pipeline.folder_columns import DATE, folder_columns
 from quorate.pipeline.pipeline_errors import PipelineError, TransformError
-from quorate.pipeline.sink_layout import PARTITION_COLUMNS
 from quorate.spark.offset_ranges import OffsetRange
 from quorate.spark.source import QuorateDataSource
+from quorate.tables.partitioning import PartitionField
 
 VIEW: Final = "records"
 NEEDED: Final = ("topic", "partition", "offset", "timestamp")
@@ -27,6 +37,17 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.maxConcurrentOutputFileWriters": "64",
     "spark.sql.sources.partitionOverwriteMode": "STATIC",
 }
+
+HOUR_FORM: Final = "yyyy-MM-dd-HH"
+"""The hours of folders: in UTC, as Iceberg's paths have them, and in the order of time."""
+
+_INSTANTS: Final = (TimestampType, TimestampNTZType)
+_FOLDER_TYPES: Final[Mapping[str, tuple[type[DataType], ...]]] = {
+    "hour": _INSTANTS,
+    "day": (*_INSTANTS, DateType),
+    "identity": (StringType, IntegralType, BooleanType, DateType),
+}
+"""The types of the columns that each transform takes."""
 
 _logger = logging.getLogger(__name__)
 
@@ -42,6 +63,7 @@ class SparkRows:
         include_headers: bool,
         sql: str,
         compression: str,
+        folder_fields: Sequence[PartitionField] = (),
     ) -> None:
         """
         Args:
@@ -50,6 +72,7 @@ class SparkRows:
             include_headers: True if the records have the column ``headers``.
             sql: the query over the view ``records``; empty keeps all columns.
             compression: the codec of the Parquet files.
+            folder_fields: by what folders are named below topic and partition; empty for date.
         """
         self._session = session
         self.root = ""
@@ -58,6 +81,7 @@ class SparkRows:
         self._include_headers = include_headers
         self._sql = sql
         self._compression = compression
+        self._folder_fields = folder_fields
         for name, value in SETTINGS.items():
             session.conf.set(name, value)
 
@@ -70,6 +94,7 @@ class SparkRows:
         nothing = self._session.createDataFrame([], self._source_columns())
         result = self._transformed(nothing).schema
         check_columns(result, nothing.schema)
+        check_folder_columns(result, self._folder_fields)
         return result
 
     def _source_columns(self) -> StructType:
@@ -83,8 +108,8 @@ class SparkRows:
             PipelineError: the rows could not be read, transformed or written.
         """
         try:
-            dated = self.frame(ranges).withColumn("date", F.to_date("timestamp"))
-            dated.write.mode("overwrite").partitionBy(*PARTITION_COLUMNS).option(
+            rows = self.frame(ranges).withColumns(made_columns(self._folder_fields))
+            rows.write.mode("overwrite").partitionBy(*folder_columns(self._folder_fields)).option(
                 "compression", self._compression
             ).parquet(f"{self.root}/{path}")
         except (PySparkException, Py4JJavaError) as error:
@@ -136,6 +161,19 @@ def options_of(ranges: Sequence[OffsetRange]) -> dict[str, str]:
     }
 
 
+def made_columns(fields: Sequence[PartitionField]) -> dict[str, Column]:
+    """Return the columns that folders are named by and that the rows do not have themselves."""
+    if not fields:
+        return {DATE: F.to_date("timestamp")}
+    return {
+        one.name: F.to_date(one.source)
+        if one.transform == "day"
+        else F.date_format(one.source, HOUR_FORM)
+        for one in fields
+        if one.transform != "identity"
+    }
+
+
 def check_columns(result: StructType, source: StructType) -> None:
     """Check that the result of the SQL can be stored.
 
@@ -150,11 +188,6 @@ def check_columns(result: StructType, source: StructType) -> None:
             f"transform.sql drops {', '.join(missing)}: select {', '.join(NEEDED)} as they are, "
             f"beside whatever else (SELECT *, … FROM {VIEW})"
         )
-    if "date" in names:
-        raise TransformError(
-            "transform.sql has a column named date: that one is made of timestamp, as folders are "
-            "named by it; name yours otherwise"
-        )
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise TransformError(f"transform.sql has more than one column {', '.join(twice)}")
@@ -164,6 +197,34 @@ def check_columns(result: StructType, source: StructType) -> None:
             raise TransformError(
                 f"transform.sql makes {name} {found.simpleString()}: it must stay "
                 f"{wanted.simpleString()}"
+            )
+
+
+def check_folder_columns(result: StructType, fields: Sequence[PartitionField]) -> None:
+    """Check that folders can be named by columns of the result of the SQL.
+
+    Raises:
+        TransformError: a column is not there, has another type, or has the name of one that the
+            pipeline makes itself.
+    """
+    types = {one.name.lower(): one.dataType for one in result}
+    for made in (one.name for one in fields if one.transform != "identity") if fields else [DATE]:
+        if made.lower() in types:
+            raise TransformError(
+                f"transform.sql has a column named {made}: the pipeline makes that one, as folders "
+                "are named by it; name yours otherwise"
+            )
+    for field in fields:
+        found = types.get(field.source.lower())
+        if found is None:
+            raise TransformError(
+                f"sink.partition.by has {field}, and there is no column {field.source}: the "
+                f"columns are {', '.join(result.names)}"
+            )
+        if not isinstance(found, _FOLDER_TYPES[field.transform]):
+            raise TransformError(
+                f"sink.partition.by has {field}, and {field.source} is {found.simpleString()}: no "
+                "folder can be named so; transform.sql may make another column of it"
             )
 
 

@@ -1,6 +1,7 @@
 """`quorate pipeline` with a real cluster and a real Spark: what a reader of Parquet finds."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from quorate.client.results import NewTopic
 from quorate.pipeline.execution import execute
@@ -104,6 +106,32 @@ def test_a_pipeline_killed_in_mid_move_is_made_good_by_the_next_run(
     monkeypatch.setattr("quorate.pipeline.run_setup.BEGIN_INTERVAL_S", -100.0)
     with pytest.raises(PipelineError, match=r"a run of pipeline lake is alive \(else"):
         execute(config, spark)
+
+
+def test_folders_are_named_by_the_columns_that_are_chosen(
+    spark: SparkSession, cluster: RunningCluster, tmp_path: Path
+) -> None:
+    with cluster.admin() as admin:
+        admin.create_topics([NewTopic(name="folders", num_partitions=PARTITIONS)])
+    produce(cluster, "folders", 100)
+    keys = {
+        "transform.sql": "SELECT *, length(value) AS size FROM records",
+        "sink.partition.by": "hour(timestamp),day(timestamp),identity(size)",
+    }
+    execute(config_of(cluster, "folders", tmp_path, **keys), spark)
+    assert seen(tmp_path) == expected(100)
+    rows = spark.read.parquet(str(tmp_path))
+    ((day, hour, timestamp),) = rows.select(
+        "timestamp_day", "timestamp_hour", F.col("timestamp").cast("long")
+    ).take(1)
+    at = datetime.fromtimestamp(timestamp, UTC)
+    assert (str(day), hour) in {(str(one.date()), f"{one:%Y-%m-%d-%H}") for one in (at, at - HOUR)}
+    folders = {
+        one.parent.relative_to(tmp_path).parts for one in tmp_path.glob("topic=*/**/*.parquet")
+    }
+    assert {parts[-1] for parts in folders} == {"size=2", "size=3"}
+    with pytest.raises(SinkError, match="lie by topic, partition, timestamp_hour"):
+        execute(config_of(cluster, "folders", tmp_path), spark)
 
 
 def test_what_cannot_go_well_is_told_before_anything_is_read(

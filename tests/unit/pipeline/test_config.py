@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from quorate.common.configuration import ConfigError
+from quorate.pipeline.folder_columns import folder_columns
 from quorate.pipeline.pipeline_config import SPEC, parse_config, read_config, security_options
 from quorate.spark.offset_ranges import EARLIEST
 from quorate.spark.options.offset_positions import AtTime, FromEdge
@@ -74,6 +75,11 @@ def test_the_source_takes_the_options_of_the_format() -> None:
         ({"name": "-x"}, "the first a letter or a digit"),
         ({"sink.format": "orc"}, "sink.format=orc: must be one of parquet"),
         ({"sink.compression": "zip"}, "must be one of zstd"),
+        ({"sink.partition.by": "month(timestamp)"}, "is no partition transform"),
+        ({"sink.partition.by": "bucket(4,key)"}, "buckets are of tables"),
+        ({"sink.partition.by": "identity(Offset)"}, "a folder for every record"),
+        ({"sink.partition.by": "identity(partition)"}, "lie by topic and partition anyway"),
+        ({"sink.partition.by": "identity(a),identity(A)"}, "more than one folder a"),
         ({"run.lease.ms": 10}, "must be at least 1000"),
         ({"source.subscribe": ["a"]}, "must be text or a number"),
         ({"source.subscirbe": "a"}, "unknown option 'subscirbe': did you mean 'subscribe'?"),
@@ -95,6 +101,20 @@ def test_what_cannot_be_meant_is_refused_with_the_nearest(
 def test_what_is_needed_is_named(missing: str) -> None:
     with pytest.raises(ConfigError, match=missing.removeprefix("source.")):
         parse_config({key: value for key, value in LEAST.items() if key != missing})
+
+
+def test_folders_of_parquet_files_are_named_by_the_columns_that_are_chosen() -> None:
+    chosen = {"sink.partition.by": "hour(timestamp), identity(country)"}
+    config = parse_config({**LEAST, **chosen})
+    assert config.table is None
+    assert folder_columns(config.folder_fields) == (
+        "topic",
+        "partition",
+        "timestamp_hour",
+        "country",
+    )
+    assert folder_columns(parse_config(LEAST).folder_fields) == ("topic", "partition", "date")
+    assert parse_config({**LEAST, **chosen, "sink.format": "delta"}).folder_fields == ()
 
 
 def test_a_file_is_named_where_it_is_wrong(tmp_path: Path) -> None:

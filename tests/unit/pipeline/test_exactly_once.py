@@ -47,7 +47,8 @@ def test_a_run_reads_everything_once_and_says_so() -> None:
         ("begun", 12),
         ("committed", 12),
     ]
-    assert not [one for one in world.content if one.startswith("_quorate")], "nothing is left"
+    left = [one for one in world.content if one.startswith("_quorate")]
+    assert left == ["_quorate/lake/layout/columns=topic,partition,date"], "nothing else is left"
     assert world.run().summary.batches == 0
     world.log.grow(5)
     assert world.run().summary.rows == 15
@@ -188,6 +189,32 @@ def test_where_a_topic_begins_is_put_down_before_it_is_read() -> None:
     assert world.cluster.offsets == ENDS
     world.run()
     assert world.seen() == world.expected(dict(enumerate(ENDS)))
+
+
+def test_folders_are_named_by_the_same_columns_as_in_the_first_run() -> None:
+    world = World(*ENDS)
+    world.columns = ("topic", "partition", "country")
+    with pytest.raises(Killed):
+        world.run(KilledWhen("commit: before"))
+    world.columns = ("topic", "partition", "timestamp_hour")
+    world.run()
+    world.columns = ("topic", "partition", "date")
+    with pytest.raises(SinkError, match="lie by topic, partition, timestamp_hour: leave it as it"):
+        world.run()
+    world.check()
+
+
+def test_folders_of_an_earlier_release_are_named_by_the_date() -> None:
+    world = World(*ENDS)
+    world.run()
+    world.content = {path: text for path, text in world.content.items() if "/layout/" not in path}
+    world.log.grow(5)
+    world.columns = ("topic", "partition", "country")
+    with pytest.raises(SinkError, match="lie by topic, partition, date"):
+        world.run()
+    world.columns = ("topic", "partition", "date")
+    world.run()
+    world.check()
 
 
 def test_a_sink_with_files_of_a_namesake_is_refused() -> None:

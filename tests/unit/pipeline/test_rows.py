@@ -3,14 +3,15 @@
 import json
 
 import pytest
-from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+from pyspark.sql.types import DataType, IntegerType, StringType, StructField, StructType
 
 from quorate.common.topic_partition import TopicPartition
 from quorate.pipeline.pipeline_errors import TransformError
 from quorate.pipeline.run_progress import line
-from quorate.pipeline.spark_rows import check_columns, options_of
+from quorate.pipeline.spark_rows import check_columns, check_folder_columns, options_of
 from quorate.spark.offset_ranges import OffsetRange
 from quorate.spark.schema import source_schema
+from quorate.tables.partitioning import parse_partitioning
 
 SOURCE = source_schema(include_headers=False)
 
@@ -42,7 +43,6 @@ def test_columns_may_come_and_go_but_for_those_that_files_lie_by() -> None:
     [
         (changed(offset=None, topic=None), "drops topic, offset"),
         (changed(timestamp=StructField("timestamp", StringType())), "makes timestamp string"),
-        (changed(date=StructField("date", StringType())), "has a column named date"),
         (changed(key2=StructField("KEY", StringType())), "more than one column key"),
     ],
 )
@@ -50,6 +50,31 @@ def test_a_result_that_cannot_be_stored_is_refused(result: StructType, told: str
     with pytest.raises(TransformError) as refused:
         check_columns(result, SOURCE)
     assert told in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("by", "added", "told"),
+    [
+        ("", {"date": StringType()}, "has a column named date"),
+        ("hour(timestamp)", {"Timestamp_Hour": StringType()}, "column named timestamp_hour"),
+        ("identity(country)", {}, "there is no column country: the columns are key, value"),
+        ("hour(size)", {"size": IntegerType()}, "size is int"),
+        ("identity(value)", {}, "value is binary: no folder can be named so"),
+    ],
+)
+def test_folders_are_named_by_columns_that_can_name_them(
+    by: str, added: dict[str, DataType], told: str
+) -> None:
+    result = changed(**{name: StructField(name, type_) for name, type_ in added.items()})
+    with pytest.raises(TransformError) as refused:
+        check_folder_columns(result, parse_partitioning(by))
+    assert told in str(refused.value)
+
+
+def test_columns_of_any_case_name_folders() -> None:
+    result = changed(country=StructField("Country", StringType()))
+    check_folder_columns(result, parse_partitioning("hour(timestamp),identity(country)"))
+    check_folder_columns(SOURCE, ())
 
 
 def test_the_bar_tells_how_long_it_takes() -> None:

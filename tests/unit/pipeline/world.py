@@ -18,6 +18,7 @@ from quorate.client.results import Pipeline, PipelineStep, PipelineTopic
 from quorate.common.topic_partition import TopicPartition
 from quorate.common.types import BrokerId, ControllerEpoch
 from quorate.metadata_log.codec import encode_pipeline
+from quorate.pipeline.folder_columns import folder_columns
 from quorate.pipeline.pipeline_errors import PipelineError, SinkError
 from quorate.pipeline.pipeline_planner import PipelineBatch, PipelinePlanner
 from quorate.pipeline.pipeline_registry import ActiveRun
@@ -354,6 +355,7 @@ class World:
         self.log = Log(*ends)
         self.cluster = Cluster()
         self.at_most = at_most
+        self.columns = folder_columns(())
         self.progress = RememberedProgress()
         self._runs = 0
 
@@ -366,7 +368,7 @@ class World:
         )
         run = PipelineRunner(
             ActiveRun(admin, begun, LEASE_MS),
-            sink=Sink(NAME, MemoryFiles(self.content, tick)),
+            sink=Sink(NAME, MemoryFiles(self.content, tick), self.columns),
             planner=LogPlanner(self.log, at_most=self.at_most),
             rows=MemoryRows(self.content, tick),
             progress=self.progress,
