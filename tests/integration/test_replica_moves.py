@@ -96,6 +96,28 @@ async def test_a_replica_stops_only_for_what_came_last(
     assert left == [0]
 
 
+async def test_at_most_two_pieces_of_a_copy_wait_for_the_disk(
+    cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A producer whose batch comes behind them waits for them, too."""
+    node = cluster.nodes[1]
+    await node.produce("t", *(batch("v" * 300_000) for _ in range(12)))
+    waiting: list[int] = []
+    real = replica_mover._copy_piece
+
+    async def copy_piece(source: PartitionLog, future: PartitionLog, up_to: int) -> int:
+        size = await real(source, future, up_to)
+        waiting.append(future.log_end_offset - future.flushed_offset)
+        return size
+
+    monkeypatch.setattr(replica_mover, "_copy_piece", copy_piece)
+    disk = other_disk(node)
+    assert await node.manager.move_replica(TP, disk) == errors_pb2.NONE
+    await moved(node, disk)
+    assert len(waiting) >= 12
+    assert max(waiting) <= 2, "each piece is one batch here"
+
+
 async def test_a_copy_is_described_until_it_counts(cluster: ReplicaCluster) -> None:
     node = cluster.nodes[1]
     await node.produce("t", *batches("v", 10))

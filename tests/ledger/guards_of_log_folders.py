@@ -72,6 +72,13 @@ MUTANTS: Final = (
         f"{_MOVES}::test_a_replica_stops_only_for_what_came_last",
     ),
     CodeMutant(
+        "move-few-pieces-wait",
+        "quorate.broker.replication.moving.replica_mover:ReplicaMover._copy",
+        "await destination.writer.wait_for_flush(future, copied)",
+        "pass",
+        f"{_MOVES}::test_at_most_two_pieces_of_a_copy_wait_for_the_disk",
+    ),
+    CodeMutant(
         "move-absent-folder",
         f"{_DIRECTORIES}.settle_duplicates",
         "and absent.isdisjoint(here)",

@@ -11,9 +11,7 @@ last one until it ends, so that the other end shows when it has. The server ends
 closed. Like the fork servers of clusters (docs/decisions/111) it has one thread when it forks.
 """
 
-import gc
 import importlib
-import json
 import os
 import socket
 import sys
@@ -22,6 +20,7 @@ from typing import Any, Final
 
 from quorate.cli.main import COMMANDS
 from quorate.cli.main import main as run_command
+from quorate.cluster.fork_server.serving import Answer, Words, fork, serve
 
 IMPORTED_LATER: Final = (
     "quorate.broker.log.recovery.examination",
@@ -29,7 +28,6 @@ IMPORTED_LATER: Final = (
     "quorate.cluster.state_file",
 )
 """What commands import when they run. It starts no threads."""
-MESSAGE_BYTES: Final = 128 << 10
 FILES: Final = 4
 
 
@@ -37,37 +35,24 @@ def main(descriptor: int) -> None:
     """Load the commands, and fork them until the socket is closed."""
     for place in (*(place for place, _ in COMMANDS.values()), *IMPORTED_LATER):
         importlib.import_module(place.partition(":")[0])
-    gc.collect()
-    gc.freeze()
-    words = _serve(socket.socket(fileno=descriptor))
+    words = serve(socket.socket(fileno=descriptor), _carry_out, files_max=FILES)
     if words is not None:
         run_command(words)
 
 
-def _serve(requests: socket.socket) -> Sequence[str] | None:
-    """Answer requests. Return None when the socket is closed; in a forked process, return the words
-    of its command."""
-    while True:
-        message, files, _flags, _address = socket.recv_fds(requests, MESSAGE_BYTES, FILES)
-        if not message:
-            return None
-        request = json.loads(message)
-        if "wait" in request:
-            _, status = os.waitpid(request["wait"], 0)
-            answer = {"exit_code": os.waitstatus_to_exitcode(status)}
-        else:
-            assert len(os.listdir("/proc/self/task")) == 1, "only one thread may fork"
-            pid = os.fork()
-            if pid == 0:
-                requests.close()
-                return _become_command(request, files)
-            for file in files:
-                os.close(file)
-            answer = {"pid": pid}
-        requests.send(json.dumps(answer).encode())
+def _carry_out(request: Mapping[str, Any], files: Sequence[int]) -> Answer | Words:
+    if "wait" in request:
+        _, status = os.waitpid(request["wait"], 0)
+        return {"exit_code": os.waitstatus_to_exitcode(status)}
+    pid = fork()
+    if pid == 0:
+        return _become_command(request, files)
+    for file in files:
+        os.close(file)
+    return {"pid": pid}
 
 
-def _become_command(request: Mapping[str, Any], files: Sequence[int]) -> Sequence[str]:
+def _become_command(request: Mapping[str, Any], files: Sequence[int]) -> Words:
     """Give the forked process the files, folder and environment of the command."""
     for standard, file in enumerate(files[:3]):
         os.dup2(file, standard)
@@ -75,7 +60,7 @@ def _become_command(request: Mapping[str, Any], files: Sequence[int]) -> Sequenc
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
-    words: Sequence[str] = request["words"]
+    words: Words = tuple(request["words"])
     sys.argv = ["quorate", *words]
     return words
 

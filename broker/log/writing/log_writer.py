@@ -158,6 +158,8 @@ class LogWriter:
         """The waiters for a work to be durable, by its identity, and what the work empties."""
         self._wait_for_room: deque[asyncio.Future[None]] = deque()
         """The waiters until fewer bytes are pending."""
+        self._wait_for_commit: deque[asyncio.Future[None]] = deque()
+        """The waiters for the next commit, whatever is in it."""
         self._commit = commit(
             journal,
             options.group_bytes,
@@ -280,6 +282,22 @@ class LogWriter:
             await room
         self.check_works()
 
+    async def wait_for_flush(self, stored_log: StoredLog, offset: int) -> None:
+        """Wait until the log is durable up to ``offset``, or the disk is full.
+
+        Whoever appends much without anybody waiting for it waits by this for what it appended
+        before. Otherwise everybody who appends behind it would wait for all of that.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        while stored_log.flushed_offset < offset and not self.space.is_full:
+            self.check_works()
+            commit: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._wait_for_commit.append(commit)
+            await commit
+        self.check_works()
+
     def fail(self, error: Exception) -> None:
         """Refuse everything from now on, because the disk has failed. Unflushed batches are never
         acknowledged."""
@@ -323,12 +341,13 @@ class LogWriter:
             segments.release_durable()
         if self._wait_for_room or self.turns.waiting:
             self._let_more_in()
+        _resolve_all(self._wait_for_commit)
         if flushed:
             self._on_flushed(list(flushed.values()))
 
     def _let_more_in(self) -> None:
         if self.pending_bytes < self._max_pending_bytes:
-            self._resume_waiting()
+            _resolve_all(self._wait_for_room)
         self.turns.go_on()
 
     def _lets_large_requests_append(self) -> bool:
@@ -344,7 +363,8 @@ class LogWriter:
     def _note_full(self, error: Exception) -> None:
         """Refuse operations that need space from now on, and resume the callers that waited to
         append."""
-        self._resume_waiting()
+        _resolve_all(self._wait_for_room)
+        _resolve_all(self._wait_for_commit)
         self.space.note_full(error)
         self.turns.go_on()
 
@@ -352,18 +372,15 @@ class LogWriter:
         self.segments.unlink_what_found_no_room()
         self.space.note_room()
 
-    def _resume_waiting(self) -> None:
-        while self._wait_for_room:
-            _resolve(self._wait_for_room.popleft())
-
     def _refuse_waiting(self, message: str) -> None:
         refusal = KafkaError(errors_pb2.KAFKA_STORAGE_ERROR, message)
         waiting = [done for done, _ in self._waiting.values()]
-        for each in [*waiting, *self._wait_for_room]:
+        for each in [*waiting, *self._wait_for_room, *self._wait_for_commit]:
             if not each.done():
                 each.set_exception(refusal)
         self._waiting.clear()
         self._wait_for_room.clear()
+        self._wait_for_commit.clear()
 
 
 def _flushed(owner: StoredLog, batch: PendingBatch, segment: Segment) -> bool:
@@ -376,6 +393,11 @@ def _flushed(owner: StoredLog, batch: PendingBatch, segment: Segment) -> bool:
         owner.report_damage(broken)
         return False
     return True
+
+
+def _resolve_all(waiters: "deque[asyncio.Future[None]]") -> None:
+    while waiters:
+        _resolve(waiters.popleft())
 
 
 def _resolve(waiter: "asyncio.Future[None]") -> None:

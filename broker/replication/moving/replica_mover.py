@@ -32,7 +32,8 @@ from quorate_proto.v1 import errors_pb2
 log = logging.getLogger(__name__)
 
 PIECE_BYTES: Final = 256 << 10
-"""The bytes that are read at once. About so many are left when the replica stops."""
+"""The bytes that are read at once. About so many are left when the replica stops. Not more than two
+pieces wait to be flushed: a producer whose batch comes behind them waits for them, too."""
 
 RETRY_S: Final = 1.0
 """The pause before another attempt, when the leadership of the replica was about to change."""
@@ -193,10 +194,11 @@ class ReplicaMover:
             if future.log_end_offset < source.log_start_offset:
                 await future.truncate_fully_and_start_at(source.log_start_offset)
             durable = source.flushed_offset
+            copied = future.log_end_offset
             size = await _copy_piece(source, future, durable)
             if not size or future.log_end_offset >= durable:
                 return
-            await destination.writer.wait_for_room()
+            await destination.writer.wait_for_flush(future, copied)
             await destination.writer.wait_for_turn()
             await self._pause(size)
 
@@ -226,8 +228,10 @@ class ReplicaMover:
         store = self._table.store.store_of(source)
         if not store.is_full:  # Off a full disk a replica can move, too: the copy counts anyway.
             await store.writer.settle()
+        copied = future.log_end_offset
         while await _copy_piece(source, future, source.log_end_offset):
-            await destination.writer.wait_for_room()
+            await destination.writer.wait_for_flush(future, copied)
+            copied = future.log_end_offset
         await destination.writer.settle()
         await future.start_at(source.log_start_offset)
         try:

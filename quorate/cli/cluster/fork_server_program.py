@@ -13,19 +13,17 @@ A fork is safe here because this process has one thread: gRPC's core, uvloop and
 theirs in the node, after the fork.
 """
 
-import gc
-import json
 import os
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from quorate.cli.cluster.node_command import load_broker, load_voter
 from quorate.cli.main import main as run_command
 from quorate.cluster.fork_server.command_line import write_command_line
+from quorate.cluster.fork_server.serving import Answer, Words, fork, serve
 
-MESSAGE_BYTES: Final = 64 << 10
 FILES: Final = 2
 
 
@@ -37,10 +35,7 @@ def main(kind: str, descriptor: int, *, http: bool) -> None:
     LOADERS[kind]()
     if http and kind == "broker":
         _load_http_listeners()
-    # A collection in a forked node would write to every object, and so copy all of this memory.
-    gc.collect()
-    gc.freeze()
-    words = _serve(socket.socket(fileno=descriptor))
+    words = serve(socket.socket(fileno=descriptor), _carry_out, files_max=FILES)
     if words is not None:
         run_command(words)
 
@@ -51,26 +46,11 @@ def _load_http_listeners() -> None:
     load_http_listeners()
 
 
-def _serve(requests: socket.socket) -> Sequence[str] | None:
-    """Answer requests. Return None when the socket is closed; in a forked process, return the words
-    of its command."""
-    while True:
-        message, files, _flags, _address = socket.recv_fds(requests, MESSAGE_BYTES, FILES)
-        if not message:
-            return None
-        request = json.loads(message)
-        if "poll" in request:
-            answer: dict[str, int | None] = {"exit_code": _exit_code(request["poll"])}
-        else:
-            pid = _fork(request["fork"], request["folder"], files)
-            if pid == 0:
-                requests.close()
-                return _command(request["fork"])
-            answer = {"pid": pid}
-        try:
-            requests.send(json.dumps(answer).encode())
-        except BrokenPipeError:
-            return None
+def _carry_out(request: Mapping[str, Any], files: Sequence[int]) -> Answer | Words:
+    if "poll" in request:
+        return {"exit_code": _exit_code(request["poll"])}
+    pid = _fork(request["fork"], request["folder"], files)
+    return {"pid": pid} if pid else _command(request["fork"])
 
 
 def _fork(words: Sequence[str], folder: str, files: Sequence[int]) -> int:
@@ -79,9 +59,8 @@ def _fork(words: Sequence[str], folder: str, files: Sequence[int]) -> int:
     It returns when the forked process shows its own command line: who asked may look for it at
     once.
     """
-    assert len(os.listdir("/proc/self/task")) == 1, "only a process with one thread may fork"
     done_here, done_there = os.pipe()
-    pid = os.fork()
+    pid = fork()
     if pid == 0:
         _become_node(words, folder, files)
     for file in (*files, done_there):
@@ -105,10 +84,10 @@ def _become_node(words: Sequence[str], folder: str, files: Sequence[int]) -> Non
     write_command_line(words)
 
 
-def _command(words: Sequence[str]) -> Sequence[str]:
+def _command(words: Sequence[str]) -> Words:
     """Return the words of a command line without the interpreter, its options and its module."""
     sys.argv = list(words[words.index("-m") + 1 :])
-    return sys.argv[1:]
+    return tuple(sys.argv[1:])
 
 
 def _exit_code(pid: int) -> int | None:

@@ -138,20 +138,7 @@ def delete(
 
 
 @groups.command("reset-offsets")
-@cluster_options
-@click.option("--group", required=True, help="Name of the group; it must have no members.")
-@click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="TOPIC[:P,P…]",
-    help="Topics, or some of their partitions. Default: all partitions for which the group has "
-    "committed offsets.",
-)
-@reset_options
-@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
-@timeout_option(TIMEOUT_MS)
-@json_option
+@reset_options(TIMEOUT_MS, default_partitions="for which the group has committed offsets")
 def reset_offsets(
     bootstrap_server: str | None,
     data: Path | None,

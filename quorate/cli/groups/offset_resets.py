@@ -11,7 +11,12 @@ import click
 
 from quorate.cli.groups.group_view import number_text
 from quorate.cli.output import echo
-from quorate.cli.shared_options import print_json
+from quorate.cli.shared_options import (
+    cluster_options,
+    json_option,
+    print_json,
+    timeout_option,
+)
 from quorate.cli.tables import print_table
 
 if TYPE_CHECKING:
@@ -111,7 +116,37 @@ class ResetWish:
         return moves(wanted, committed, earliest, latest)
 
 
-def reset_options(command: Command) -> Command:
+def reset_options(timeout_ms: int, *, default_partitions: str) -> Callable[[Command], Command]:
+    """Return a decorator that adds all options of a ``reset-offsets``, in the order of its help.
+
+    ``default_partitions`` says of which partitions it resets the offsets without --topic.
+    """
+    options = (
+        cluster_options,
+        click.option("--group", required=True, help="Name of the group; it must have no members."),
+        click.option(
+            "--topic",
+            "topics",
+            multiple=True,
+            metavar="TOPIC[:P,P…]",
+            help="Topics, or some of their partitions. Default: all partitions "
+            f"{default_partitions}.",
+        ),
+        _wish_options,
+        click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing."),
+        timeout_option(timeout_ms),
+        json_option,
+    )
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def _wish_options(command: Command) -> Command:
     """Add the options that say where to reset to; the command gets them as ``wish``."""
 
     @wraps(command)

@@ -95,6 +95,19 @@ async def test_large_requests_do_not_wait_for_room_on_the_disk(
         assert store.store.writer.pending_batches == 1
 
 
+async def test_nobody_waits_for_a_flush_on_a_full_disk(tmp_path: Path, disk: FullDisk) -> None:
+    """The next append is refused, as it is to be told."""
+    async with opened(tmp_path) as store:
+        log, writer = store.create(), store.store.writer
+        disk.is_full = True
+        log.append_as_leader(batch(), EPOCH)
+        await asyncio.wait_for(writer.wait_for_flush(log, 1), 30)
+        assert store.store.is_full
+        assert log.flushed_offset == 0
+        disk.is_full = False
+        await room_becomes(store, has_room=True)
+
+
 @pytest.mark.parametrize("flush", FLUSHES)
 async def test_a_full_disk_refuses_batches_serves_reads_and_recovers(
     tmp_path: Path, disk: FullDisk, flush: Flush

@@ -237,6 +237,31 @@ async def test_wait_for_room_returns_when_enough_is_flushed(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("flush", FLUSHES)
+async def test_wait_for_flush_returns_when_the_log_is_durable_so_far(
+    tmp_path: Path, flush: Flush
+) -> None:
+    async with opened(tmp_path, flush) as store:
+        log, writer = store.create(), store.store.writer
+        await writer.wait_for_flush(log, 0)
+        log.append_as_leader(batch(2), EPOCH)
+        await asyncio.wait_for(writer.wait_for_flush(log, 2), 30)
+        assert log.flushed_offset == 2
+
+
+async def test_wait_for_flush_ends_with_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path) as store:
+        log, writer = store.create(), store.store.writer
+        monkeypatch.setattr(Segment, "append", fail)
+        log.append_as_leader(batch(), EPOCH)
+        for _ in range(2):
+            with pytest.raises(KafkaError, match="injected"):
+                await asyncio.wait_for(writer.wait_for_flush(log, 1), 30)
+        assert store.failures
+
+
+@pytest.mark.parametrize("flush", FLUSHES)
 async def test_large_requests_append_while_few_batches_wait(tmp_path: Path, flush: Flush) -> None:
     async with opened(tmp_path, flush) as store:
         log, writer = store.create(), store.store.writer
