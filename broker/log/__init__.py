@@ -6,6 +6,7 @@ import-linter):
     cleaning        the log cleaner and its process, which compacts one log at a time
     directories     LogDirectories: all log folders of a broker, and what to do without one of them
     log_manager     LogManager: opens and closes a folder, knows which logs there are
+    future_logs     the copies that moves of replicas make, until they count
     recovery        determines what a folder holds when it opens; examines and repairs damage
     rewriting       replaces batches, and copies live ones out of mostly dead segments
     partition_log   PartitionLog: appends to one log and truncates it

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from quorate.broker.common.errors import KafkaError
 from quorate.broker.log.checkpoints.log_checkpoints import LogCheckpoints
 from quorate.broker.log.checkpoints.partition_row import PartitionRow
 from quorate.broker.log.checkpoints.table_rows import StoreRun
+from quorate.broker.log.future_logs import FolderParts, FutureLogs
 from quorate.broker.log.options import LogOptions
 from quorate.broker.log.partition_log import PartitionLog
 from quorate.broker.log.recovery.recovery import RecoveredLogDirectory, current_boot_id, recover
@@ -46,7 +46,6 @@ from quorate.broker.log.writing.log_writer import (
 )
 from quorate.common.invariants import BrokenInvariant
 from quorate.common.types import TopicIdPartition
-from quorate_proto.v1 import errors_pb2
 
 log = logging.getLogger(__name__)
 
@@ -110,8 +109,6 @@ class LogManager:
         self._table = recovered.table
         self._next_number = recovered.next_number
         self._logs: dict[TopicIdPartition, PartitionLog] = {}
-        self._futures: dict[TopicIdPartition, PartitionLog] = {}
-        """The copies that moves to this folder make (KIP-113)."""
         self._superseded: set[TopicIdPartition] = set()
         """The logs that another folder of the broker has, too, and that count there."""
         table, active = recovered.table, recovered.active
@@ -139,13 +136,17 @@ class LogManager:
         self._checkpoints = LogCheckpoints(
             table, housekeeping.ahead, self._checkpoint_failed, self._journal.commits
         )
+        self.futures = FutureLogs(
+            self._logs,
+            FolderParts(table, self.writer, housekeeping, reserve, self._create_with, self._delete),
+        )
         for found in recovered.logs:
             number = found.row.number
             high_watermark = self._checkpoints.high_watermarks.get(number)
             self._add(found.row, found.state(high_watermark, self._checkpoints.cleaned.get(number)))
         self._rewriter = Rewriter(self.writer)
         with_futures: ChainMap[TopicIdPartition, PartitionLog]
-        with_futures = ChainMap(self._logs, self._futures)
+        with_futures = ChainMap(self._logs, self.futures.copies)
         self.relocator = Relocator(
             with_futures,
             self.writer,
@@ -238,72 +239,16 @@ class LogManager:
         existing = self._logs.get(tip)
         if existing is not None:
             return existing
+        row = PartitionRow(0, tip.topic_id, tip.partition, topic, assigned_at=assigned_at)
+        return self._create_with(row)
+
+    def _create_with(self, row: PartitionRow) -> PartitionLog:
+        """Create an empty log with this row and the next number."""
         self.writer.check_writable()
-        row = PartitionRow(
-            self._next_number, tip.topic_id, tip.partition, topic, assigned_at=assigned_at
-        )
-        self._next_number += 1
-        self.writer.submit_creation(row)
-        return self._add(row, empty_log(row))
-
-    @property
-    def futures(self) -> Mapping[TopicIdPartition, PartitionLog]:
-        """The copies that moves to this folder make, by topic id and partition (KIP-113)."""
-        return self._futures
-
-    def create_future(self, source: PartitionLog) -> PartitionLog:
-        """Return a new and empty log that is to take the place of ``source``, which is in another
-        folder.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
-        self.writer.check_writable()
-        row = replace(source.row, placement=source.placement + 1, is_future=True)
         row = replace(row, number=self._next_number)
         self._next_number += 1
         self.writer.submit_creation(row)
         return self._add(row, empty_log(row))
-
-    async def promote(self, future: PartitionLog) -> None:
-        """Have the copy count as the log from now on, with all that was appended to it. It is
-        durable on return.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
-        await self.writer.settle()
-        await self._replace_row(future, future.placement)
-        self._logs[future.tip] = self._futures.pop(future.tip)
-
-    async def outrank(self, partition_log: PartitionLog, placement: int) -> None:
-        """Have a log count for more than a copy of this placement, whether or not that one was
-        promoted. It is durable on return.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
-        await self._replace_row(partition_log, placement + 1)
-        partition_log.placement = placement + 1
-
-    async def _replace_row(self, partition_log: PartitionLog, placement: int) -> None:
-        row = replace(partition_log.row, placement=placement)
-        try:
-            await self._in_background(partial(self._table.replace_partition, row))
-        except Exception as error:
-            if not self._reserve.explains(error):
-                self.writer.fail(error)
-            message = f"cannot write the row of {partition_log!r}: {error}"
-            raise KafkaError(errors_pb2.KAFKA_STORAGE_ERROR, message) from error
-
-    async def delete_future(self, future: PartitionLog) -> None:
-        """Delete the copy of a move that does not take place.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
-        if self._futures.get(future.tip) is future:
-            await self._delete([self._futures.pop(future.tip)])
 
     def forget(self, tips: Iterable[TopicIdPartition]) -> None:
         """Leave the logs of ``tips`` out from now on, though they stay on a disk that has failed.
@@ -463,7 +408,7 @@ class LogManager:
 
     def _add(self, row: PartitionRow, state: LogState) -> PartitionLog:
         added = PartitionLog(row, state, self.reads, self.writer, self._options.max_batch_bytes)
-        (self._futures if row.is_future else self._logs)[added.tip] = added
+        (self.futures.copies if row.is_future else self._logs)[added.tip] = added
         self.writer.attach(added)
         return added
 

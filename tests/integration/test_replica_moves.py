@@ -9,6 +9,7 @@ import pytest
 
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.log import PartitionLog
+from quorate.broker.log.future_logs import FutureLogs
 from quorate.broker.log.log_manager import LogManager
 from quorate.broker.replication.hosting.hosted_partition import HostedPartition
 from quorate.broker.replication.hosting.replication_throttle import UNLIMITED
@@ -146,7 +147,7 @@ async def test_a_copy_is_described_until_it_counts(cluster: ReplicaCluster) -> N
         replica_mover.PIECE_BYTES = original  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("step", ["create_future", "promote", "promoted", "delete"])
+@pytest.mark.parametrize("step", ["created", "promote", "promoted", "delete"])
 async def test_a_crash_at_any_step_leaves_one_replica_with_all_records(
     cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -161,19 +162,19 @@ async def test_a_crash_at_any_step_leaves_one_replica_with_all_records(
         reached.set()
         await asyncio.Event().wait()
 
-    real = LogManager.promote
+    real = FutureLogs.promote
 
-    async def promote_and_hang(store: LogManager, future: PartitionLog) -> None:
-        await real(store, future)
+    async def promote_and_hang(futures: FutureLogs, future: PartitionLog) -> None:
+        await real(futures, future)
         await hang()
 
     with monkeypatch.context() as patch:
-        if step == "create_future":
+        if step == "created":
             patch.setattr(replica_mover, "_copy_piece", hang)
         elif step == "promoted":
-            patch.setattr(LogManager, "promote", promote_and_hang)
+            patch.setattr(FutureLogs, "promote", promote_and_hang)
         else:
-            patch.setattr(LogManager, step, hang)
+            patch.setattr(FutureLogs if step == "promote" else LogManager, step, hang)
         assert await node.manager.move_replica(TP, disk) == errors_pb2.NONE
         await reached.wait()
         node.manager._mover._finishing = None
@@ -199,15 +200,15 @@ async def test_a_copy_of_which_nobody_knows_whether_it_counts_never_replaces_lat
     here = node.hosted("t").log.directory
     tried = asyncio.Event()
 
-    async def promote(store: LogManager, future: PartitionLog) -> None:
-        await store.writer.settle()
-        store._table.replace_partition(future.row)
+    async def promote(futures: FutureLogs, future: PartitionLog) -> None:
+        await futures._parts.writer.settle()
+        futures._parts.table.replace_partition(future.row)
         tried.set()
         raise KafkaError(errors_pb2.KAFKA_STORAGE_ERROR, "the disk fails")
 
     with monkeypatch.context() as patch:
-        patch.setattr(LogManager, "promote", promote)
-        patch.setattr(LogManager, "delete_future", _keep)
+        patch.setattr(FutureLogs, "promote", promote)
+        patch.setattr(FutureLogs, "delete", _keep)
         assert await node.manager.move_replica(TP, other_disk(node)) == errors_pb2.NONE
         await tried.wait()
         await moved(node, here)
@@ -293,7 +294,7 @@ async def test_a_copy_beside_the_log_itself_is_given_up_at_the_start(
     await node.produce("t", *batches("v", 20))
     log = node.hosted("t").log
     store = node.manager.table.store.store_of(log)
-    store.create_future(log)
+    store.futures.create(log)
     await store.writer.settle()
     for _ in range(2):
         await cluster.stop(1)

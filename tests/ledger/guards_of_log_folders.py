@@ -59,7 +59,7 @@ MUTANTS: Final = (
     CodeMutant(
         "move-outranked",
         "quorate.broker.replication.moving.replica_mover:ReplicaMover._finish",
-        "await store.outrank(source, future.placement)",
+        "await store.futures.outrank(source, future.placement)",
         "pass",
         f"{_MOVES}::"
         "test_a_copy_of_which_nobody_knows_whether_it_counts_never_replaces_later_records",

@@ -213,7 +213,7 @@ class LogDirectories:
             if here:
                 await store.delete(*here)
             for future in [store.futures[tip] for tip in tips if tip in store.futures]:
-                await store.delete_future(future)
+                await store.futures.delete(future)
 
     async def settle_duplicates(self) -> None:
         """Serve each log from one folder, when the folders were opened.
@@ -236,7 +236,7 @@ class LogDirectories:
                 # A copy beside the log itself is of no use: the log was made anew in the folder
                 # that it was to be moved to.
                 if tip in store.logs or (tip not in self.logs and not self.missing):
-                    await store.delete_future(future)
+                    await store.futures.delete(future)
 
     def _supersede_duplicates(self, absent: Set[LogManager]) -> None:
         served: dict[TopicIdPartition, LogManager] = {}

@@ -111,7 +111,7 @@ class ReplicaMover:
         hosted = self._table.get(hosted.tip)
         if hosted is not None and hosted.log.directory != directory:
             try:
-                self._begin(hosted, destination.create_future(hosted.log), destination)
+                self._begin(hosted, destination.futures.create(hosted.log), destination)
             except KafkaError as error:
                 log.error("%s is not moved to %s: %s", tp, directory, error)
                 return error.code
@@ -235,10 +235,10 @@ class ReplicaMover:
         await destination.writer.settle()
         await future.start_at(source.log_start_offset)
         try:
-            await destination.promote(future)
+            await destination.futures.promote(future)
         except KafkaError:
             # Nobody knows whether it counts on the disk: the old log, which goes on, must.
-            await store.outrank(source, future.placement)
+            await store.futures.outrank(source, future.placement)
             raise
         future.note_checkpointed(hosted.replica.high_watermark)
         try:
@@ -260,7 +260,7 @@ class ReplicaMover:
         if destination is None:
             return
         try:
-            await destination.delete_future(future)
+            await destination.futures.delete(future)
         except KafkaError as error:
             log.error("the copy %r is not deleted yet: %s", future, error)
 

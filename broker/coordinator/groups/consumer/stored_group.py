@@ -17,26 +17,16 @@ from quorate.broker.coordinator.groups.consumer.consumer_member import (
 from quorate.broker.coordinator.groups.consumer.group_epochs import ConsumerGroupLimits
 from quorate.broker.coordinator.groups.consumer.group_topics import Topics
 from quorate.broker.coordinator.groups.consumer.regular_expressions import ResolvedRegex
+from quorate.broker.coordinator.groups.stored_values import StoredValues
 
 _NO_CURRENT: Final = CurrentAssignment()
 
 
-class StoredConsumerGroup:
-    """The last value of each key of one group."""
+class StoredConsumerGroup(StoredValues[ConsumerGroupKey, log_format.Value]):
+    """The last value of each key of one consumer group."""
 
     def __init__(self) -> None:
-        self.values: dict[ConsumerGroupKey, log_format.Value] = {}
-
-    def take(self, key: ConsumerGroupKey, value: bytes | None) -> None:
-        """Take the next record of the log.
-
-        Raises:
-            UnknownRecord: the value has another format.
-        """
-        if value is None:
-            self.values.pop(key, None)
-        else:
-            self.values[key] = log_format.read_value(key.kind, value)
+        super().__init__(log_format.read_value)
 
     def group(
         self, group_id: str, limits: ConsumerGroupLimits, topics: Topics, now_ms: int

@@ -19,26 +19,16 @@ from quorate.broker.coordinator.groups.share.share_member import (
     ShareMemberMetadata,
 )
 from quorate.broker.coordinator.groups.share.share_topics import ShareTopics
+from quorate.broker.coordinator.groups.stored_values import StoredValues
 
 _NO_CURRENT: Final = ShareAssignment()
 
 
-class StoredShareGroup:
-    """The last value of each key of one group."""
+class StoredShareGroup(StoredValues[ShareGroupKey, log_format.Value]):
+    """The last value of each key of one share group."""
 
     def __init__(self) -> None:
-        self.values: dict[ShareGroupKey, log_format.Value] = {}
-
-    def take(self, key: ShareGroupKey, value: bytes | None) -> None:
-        """Take the next record of the log.
-
-        Raises:
-            UnknownRecord: the value has another format.
-        """
-        if value is None:
-            self.values.pop(key, None)
-        else:
-            self.values[key] = log_format.read_value(key.kind, value)
+        super().__init__(log_format.read_value)
 
     def group(
         self,

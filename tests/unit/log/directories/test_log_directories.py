@@ -234,7 +234,7 @@ async def test_the_log_that_was_moved_last_counts_and_the_other_goes(paths: list
             (log,) = create(folders, 1)
             store = folders.stores[0]
             await store.writer.settle()
-            await store.outrank(log, placement)
+            await store.futures.outrank(log, placement)
     async with opened_folders(paths) as folders:
         assert folders.logs[tip()].directory == paths[1]
         assert not folders.stores[0].logs
@@ -245,7 +245,7 @@ async def test_the_log_that_was_moved_last_counts_and_the_other_goes(paths: list
 async def test_a_copy_whose_replica_is_gone_is_deleted(paths: list[Path]) -> None:
     async with opened_folders(paths) as folders:
         first, _ = create(folders, 2)
-        future = folders.stores[1].create_future(first)
+        future = folders.stores[1].futures.create(first)
         assert folders.future_of(first.tip) is future
         await folders.stores[1].writer.settle()
         await folders.stores[0].delete(first.tip)
@@ -264,9 +264,9 @@ async def test_a_log_that_went_on_while_its_copy_was_missing_is_not_deleted(
         new = next(one for one in folders.stores if one is not old)
         log.append_as_leader(BATCH, EPOCH)
         await old.writer.settle()
-        future = new.create_future(log)
+        future = new.futures.create(log)
         future.append_as_follower(b"".join(log.read(0, 1 << 20, 1).chunks))
-        await new.promote(future)
+        await new.futures.promote(future)
     away = new.directory.with_name("away")
     new.directory.rename(away)
     async with opened_folders(paths) as folders:
