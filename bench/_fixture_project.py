@@ -81,6 +81,15 @@ def test_group(round, protocol, quorate_topic, quorate_group, producer, shared_q
     consumer = Consumer({**of_group, "group.protocol": protocol})
     consumer.subscribe([topic])
     read_one(consumer)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("round", ROUNDS)
+def test_consumer(round, protocol, quorate_topic, producer, quorate_consumer):
+    topic = quorate_topic()
+    producer.produce(topic, b"one")
+    assert producer.flush(20) == 0
+    read_one(quorate_consumer(topic, config={"group.protocol": protocol}))
 """
 
 ALONE = """

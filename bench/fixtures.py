@@ -4,7 +4,8 @@ The time to the first test counts from the start of pytest's process until a tes
 cluster. What pytest takes alone, with the plugins that are installed here, is a row of its own.
 
 The other rows are whole tests on that cluster, with setup and teardown: one that creates a topic,
-that also produces a record, that also reads it from a partition, or as the first member of a group.
+that also produces a record, that also reads it from a partition, or as the first member of a group,
+with librdkafka's defaults and with the fixture ``quorate_consumer``.
 The first test of a kind is not counted: it creates internal topics.
 """
 
@@ -22,11 +23,13 @@ from bench._fixture_project import ALONE, CONFTEST, TESTS
 from bench._support import Bench, percentile
 
 KINDS: Final = {
-    "creates a topic": "test_topic[",
-    "and produces": "test_produce[",
-    "and reads a partition": "test_read[",
-    "and reads in a group, classic": "-classic]",
-    "and reads in a group, consumer": "-consumer]",
+    "creates a topic": ("test_topic[", "]"),
+    "and produces": ("test_produce[", "]"),
+    "and reads a partition": ("test_read[", "]"),
+    "and reads in a group, classic": ("test_group[", "-classic]"),
+    "and reads in a group, consumer": ("test_group[", "-consumer]"),
+    "and reads with quorate_consumer, classic": ("test_consumer[", "-classic]"),
+    "and reads with quorate_consumer, consumer": ("test_consumer[", "-consumer]"),
 }
 
 
@@ -38,8 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     first = _median_ms([first for first, _ in runs])
     bench.row({"what": "pytest alone, to its first test"}, {"ms": alone})
     bench.row({"what": "the first test with a cluster, beyond that"}, {"ms": first - alone})
-    for kind, part in KINDS.items():
-        samples = [seconds for _, durations in runs for seconds in _of_kind(durations, part)]
+    for kind, named in KINDS.items():
+        samples = [seconds for _, durations in runs for seconds in _of_kind(durations, *named)]
         bench.row(
             {"what": f"a test that {kind}" if kind.startswith("creates") else f"… {kind}"},
             {"ms": _median_ms(samples), "p95 ms": percentile(samples, 0.95) * 1000},
@@ -76,9 +79,14 @@ def _run(tests: str) -> tuple[float, Mapping[str, float]]:
     return figures["first_test"] - began, figures["durations"]
 
 
-def _of_kind(durations: Mapping[str, float], part: str) -> list[float]:
+def _of_kind(durations: Mapping[str, float], function: str, end: str) -> list[float]:
     """Return the durations of a kind of test without the first, in their order."""
-    return [seconds for name, seconds in durations.items() if part in name][1:]
+    found = [
+        seconds
+        for name, seconds in durations.items()
+        if f"::{function}" in name and name.endswith(end)
+    ]
+    return found[1:]
 
 
 def _median_ms(seconds: Sequence[float]) -> float:

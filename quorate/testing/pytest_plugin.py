@@ -15,6 +15,7 @@ import pytest
 
 if TYPE_CHECKING:
     from quorate.client.admin import AdminClient
+    from quorate.testing.group_consumers import GroupConsumers
     from quorate.testing.running import RunningCluster
 
 
@@ -115,6 +116,20 @@ def quorate_topic(request: pytest.FixtureRequest, _shared_admin: "AdminClient") 
 def quorate_group(request: pytest.FixtureRequest) -> str:
     """Give one test the name of a consumer group that no other test has."""
     return unique_name(request.node.name)
+
+
+@pytest.fixture
+def quorate_consumer(
+    shared_quorate_cluster: "RunningCluster", quorate_group: str
+) -> "Iterator[GroupConsumers]":
+    """Give one test consumers of its group: ``quorate_consumer("orders").poll(10)``.
+
+    They have subscribed, read from the beginning, and are closed when the test ends.
+    """
+    from quorate.testing.group_consumers import GroupConsumers
+
+    with ExitStack() as cleanup:
+        yield GroupConsumers(shared_quorate_cluster.bootstrap, quorate_group, cleanup)
 
 
 def unique_name(test: str) -> str:

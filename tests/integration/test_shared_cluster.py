@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, Producer
 from quorate.client.results import ConfigEntity
 from quorate.testing import RunningCluster
 from quorate.testing.fast_settings import FAST_SETTINGS
+from quorate.testing.group_consumers import GroupConsumers
 from quorate.testing.pytest_plugin import TopicFactory, unique_name
 
 pytestmark = pytest.mark.integration
@@ -49,6 +50,29 @@ def test_a_group_reads_at_once(
     assert message is not None
     assert message.value() == b"one"
     consumer.close()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_consumer_of_a_test_goes_on_where_its_group_has_committed(
+    protocol: str,
+    shared_quorate_cluster: RunningCluster,
+    quorate_topic: TopicFactory,
+    quorate_consumer: GroupConsumers,
+) -> None:
+    topic = quorate_topic()
+    producer = Producer({"bootstrap.servers": shared_quorate_cluster.bootstrap})
+    for value in (b"one", b"two"):
+        producer.produce(topic, value)
+    assert producer.flush(20) == 0
+    for value in (b"one", b"two"):
+        consumer = quorate_consumer(
+            topic, config={"group.protocol": protocol, "enable.auto.commit": False}
+        )
+        message = consumer.poll(20)
+        assert message is not None
+        assert message.value() == value
+        consumer.commit(message=message, asynchronous=False)
+        consumer.close()
 
 
 def test_nothing_makes_a_test_wait(shared_quorate_cluster: RunningCluster) -> None:
