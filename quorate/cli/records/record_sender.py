@@ -3,12 +3,19 @@
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from quorate.cli.kafka_errors import Troubles, explained
 from quorate.cli.records.line_records import BadLine, LineRecord
+from quorate.cli.records.refused_records import (
+    RefusedRecord,
+    is_refusal,
+    validation_of,
+    why_refused,
+)
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
@@ -68,7 +75,10 @@ class RecordSender:
         self._partition = partition
         self._troubles = Troubles()
         self._producer = _open({**config, "error_cb": self._troubles})
+        self._config = config
         self._shown_s = 0.0
+        self._refused: RefusedRecord | None = None
+        """The first record with which a broker found something wrong."""
 
     def send(self, records: Iterable[LineRecord], progress: Progress, *, at_once: bool) -> Delivery:
         """Send all records, and wait for their acknowledgements; with ``at_once``, after each.
@@ -86,6 +96,9 @@ class RecordSender:
             delivery.interrupted = True
             self._producer.flush(FLUSH_AFTER_CTRL_C_S)
         delivery.explain_by(self._troubles)
+        if self._refused is not None:
+            configs = validation_of(self._config, self._topic)
+            delivery.first_error = why_refused(self._refused, self._topic, configs)
         return delivery
 
     def _send(
@@ -114,13 +127,20 @@ class RecordSender:
                     record.value,
                     record.key,
                     self._partition,
-                    on_delivery=delivery.on_delivery,
+                    on_delivery=partial(self._delivered, delivery, delivery.produced + 1),
                     headers=list(record.headers),
                 )
             except BufferError:
                 self._producer.poll(0.1)
             else:
                 return
+
+    def _delivered(
+        self, delivery: Delivery, number: int, error: "KafkaError | None", message: "Message"
+    ) -> None:
+        delivery.on_delivery(error, message)
+        if error is not None and self._refused is None and is_refusal(error):
+            self._refused = RefusedRecord(number, message.key(), message.value())
 
     def _show(self, delivery: Delivery, progress: Progress) -> None:
         now_s = time.monotonic()
