@@ -49,6 +49,8 @@ _FOLDER_TYPES: Final[Mapping[str, tuple[type[DataType], ...]]] = {
 }
 """The types of the columns that each transform takes."""
 
+_TRACEBACK: Final = "Traceback (most recent call last):"
+
 _logger = logging.getLogger(__name__)
 
 
@@ -229,13 +231,22 @@ def check_folder_columns(result: StructType, fields: Sequence[PartitionField]) -
 
 
 def cause_of(error: Exception) -> str:
-    """Return the line that says what to do. The text that Spark puts around it is only logged."""
+    """Return the line that says what to do. The text that Spark puts around it is only logged.
+
+    Spark puts the traceback of a Python worker before the message of its error.
+    """
     text = str(error)
     _logger.debug("%s", text)
     for line in reversed(text.splitlines()):
         _, found, message = line.partition("quorate.spark.errors.")
         if found:
             return message
+    _, found, traceback = text.rpartition(_TRACEBACK)
+    if found:
+        # The calls are indented, and the error that ends them is not.
+        own = [line for line in traceback.splitlines() if line.strip() and not line[0].isspace()]
+        if own:
+            return own[0]
     return _first_lines(text)
 
 

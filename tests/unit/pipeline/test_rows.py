@@ -3,12 +3,18 @@
 import json
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql.types import DataType, IntegerType, StringType, StructField, StructType
 
 from quorate.common.topic_partition import TopicPartition
 from quorate.pipeline.pipeline_errors import TransformError
 from quorate.pipeline.run_progress import line
-from quorate.pipeline.spark_rows import check_columns, check_folder_columns, options_of
+from quorate.pipeline.spark_rows import (
+    cause_of,
+    check_columns,
+    check_folder_columns,
+    options_of,
+)
 from quorate.spark.offset_ranges import OffsetRange
 from quorate.spark.schema import source_schema
 from quorate.tables.partitioning import parse_partitioning
@@ -75,6 +81,36 @@ def test_columns_of_any_case_name_folders() -> None:
     result = changed(country=StructField("Country", StringType()))
     check_folder_columns(result, parse_partitioning("hour(timestamp),identity(country)"))
     check_folder_columns(SOURCE, ())
+
+
+TRACEBACK = (
+    """[PYTHON_DATA_SOURCE_ERROR] Failed when planning: Traceback (most recent call last):
+  File "/spark/worker.py", line 1, in main
+    process()
+"""
+    + """  File "/spark/serializers.py", line 2, in dump_stream
+    for batch in iterator:
+"""
+    * 10
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (TRACEBACK + "quorate.spark.errors.DataLoss: t-0 is gone\n", "DataLoss: t-0 is gone"),
+        (
+            TRACEBACK + "TimeoutError: no broker\nJVM stacktrace:\n\tat x.Y",
+            "TimeoutError: no broker",
+        ),
+        (
+            "[UNRESOLVED_COLUMN] no column a\n  in line 1",
+            "[UNRESOLVED_COLUMN] no column a in line 1",
+        ),
+    ],
+)
+def test_an_error_of_planning_is_one_sentence_without_its_traceback(text: str, said: str) -> None:
+    assert cause_of(PySparkException(text)) == said
 
 
 def test_the_bar_tells_how_long_it_takes() -> None:
