@@ -51,7 +51,7 @@ WATCH_INTERVAL_S: Final = 0.3
     envvar=DATA_VARIABLE,
     metavar="DIR",
     help="Folder for everything that the cluster writes. A later start in the same folder "
-    f"continues the same cluster. Default: {DEFAULT_DATA}.",
+    f"continues the same cluster; while it runs, it starts what has died. Default: {DEFAULT_DATA}.",
 )
 @click.option(
     "--port",
