@@ -248,6 +248,34 @@ def test_replicas_quotas_and_users_are_changed_and_no_password_is_kept(
     assert second.encode() not in kept
 
 
+def test_a_move_shows_how_far_it_is_and_can_be_cancelled(cluster: RunningCluster) -> None:
+    root = _browser(cluster, ROOT)
+    throttle = "follower.replication.throttled.rate"
+    config = {"kind": "broker", "name": "2", "key": throttle, "value": "1"}
+    _made(root.send("alter-config", operation="set", **config))
+    replicas = "follower.replication.throttled.replicas=*"
+    _made(root.send("create-topic", name="slow", partitions=1, replication=2, configs=replicas))
+    _made(root.send("move-replicas", topic="slow", plan="0: 1"))
+    wait_until(lambda: _is_alone(root), "one replica, on broker 1", timeout_s=WAIT_S)
+    # More than replica.fetch.response.max.bytes: what is over it waits for the throttle.
+    for _ in range(8):
+        _made(root.send("produce", topic="slow", partition=0, key="k", value="v" * 450_000))
+    _made(root.send("move-replicas", topic="slow", plan="0: 1,2"))
+    replicas_page = "/topics/slow/replicas"
+    wait_until(
+        lambda: "broker 2" in root.page(replicas_page).markup, "one byte/s", timeout_s=WAIT_S
+    )
+    _made(root.send("cancel-moves", topic="slow"))
+    wait_until(lambda: _is_alone(root), "the old replica alone", timeout_s=WAIT_S)
+    assert "No partition is being moved" in root.page(replicas_page).markup
+    _made(root.send("alter-config", operation="delete", **config))
+
+
+def _is_alone(root: Browser) -> bool:
+    """Whether one replica is assigned, and in sync."""
+    return root.page("/topics/slow").markup.count('class="id') == 2
+
+
 FORBIDDEN: Final[dict[str, dict[str, object]]] = {
     "create-topic": {"name": "mine", "partitions": 1, "replication": 1},
     "delete-topic": {"topic": OPEN, "confirmed": OPEN},
