@@ -63,20 +63,20 @@ class RegistryShard:
         Raises:
             RegistryError: it is refused.
         """
-        outcome = operation.handle(await self._caught_up(), call, rights)
+        outcome = operation.decide(await self._caught_up(), call, rights)
         while isinstance(outcome, HeavyWork):
             result = await self._computed(outcome)
             if not operation.is_change:
                 return outcome.decide(result).answer
             async with self._writing:
-                again = operation.handle(await self._caught_up(), call, rights)
+                again = operation.decide(await self._caught_up(), call, rights)
                 if isinstance(again, HeavyWork) and again.plan == outcome.plan:
                     return await self._written(again.decide(result))
             outcome = again
         if not operation.is_change:
             return outcome.answer
         async with self._writing:
-            decision = operation.handle(await self._caught_up(), call, rights)
+            decision = operation.decide(await self._caught_up(), call, rights)
             assert isinstance(decision, Decision), "a kind of request has one kind of outcome"
             return await self._written(decision)
 

@@ -104,7 +104,7 @@ class TriedRegistry:
         return self.replayed(lambda record: any(record is one for one in kept))
 
     def _carried_out(self, operation: Operation, call: RegistryCall, rights: Rights) -> Any:  # noqa: ANN401
-        outcome = operation.handle(self.state, call, rights)
+        outcome = operation.decide(self.state, call, rights)
         if isinstance(outcome, HeavyWork):
             outcome = outcome.decide(outcome.compute(outcome.plan))
         assert operation.is_change or not outcome.records, "only changes write"

@@ -9,7 +9,10 @@ from quorate.broker.registry.operations import (
     registration,
     settings,
 )
-from quorate.broker.registry.operations.calls import Handle
+from quorate.broker.registry.operations.aliases import without_aliases
+from quorate.broker.registry.operations.calls import Handle, Outcome, RegistryCall
+from quorate.broker.registry.state.registry_state import RegistryState
+from quorate.broker.security.authorizer import Rights
 
 
 class Operation(NamedTuple):
@@ -20,6 +23,14 @@ class Operation(NamedTuple):
     path: str
     handle: Handle
     is_change: bool = False
+
+    def decide(self, state: RegistryState, call: RegistryCall, rights: Rights) -> Outcome:
+        """Decide a request, whose subject may be an alias.
+
+        Raises:
+            RegistryError: it is refused.
+        """
+        return self.handle(state, without_aliases(state, self.path, call), rights)
 
 
 OPERATIONS: Final = (

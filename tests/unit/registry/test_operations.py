@@ -176,6 +176,39 @@ def test_references_hold_what_they_refer_to(registry: TriedRegistry) -> None:
     assert registry.ask("DELETE", "/subjects/inner?permanent=true") == Refused(422, 42206)
 
 
+def test_an_alias_stands_for_another_subject(registry: TriedRegistry) -> None:
+    registry.register("orders", ONE)
+    registry.ask("PUT", "/config/old-orders", {"alias": "orders"})
+    assert registry.ask("GET", "/config/old-orders") == {
+        "compatibilityLevel": "BACKWARD",
+        "alias": "orders",
+    }
+    assert registry.register("old-orders", TWO) == 2
+    assert registry.ask("GET", "/subjects") == ["orders"]
+    assert versions(registry, "old-orders") == [1, 2]
+    assert registry.ask("GET", "/subjects/old-orders/versions/latest")["subject"] == "orders"
+    url = "/compatibility/subjects/old-orders/versions"
+    assert registry.ask("POST", url, {"schema": json.dumps(OTHER)}) == {"is_compatible": False}
+    registry.ask("PUT", "/config/older", {"alias": "old-orders"})
+    assert versions(registry, "older") == Refused(404, 40401), "an alias is followed once"
+    assert registry.ask("DELETE", "/subjects/old-orders") == [1, 2]
+    registry.ask("DELETE", "/config/old-orders")
+    assert versions(registry, "old-orders", "?deleted=true") == Refused(404, 40401)
+
+
+def test_an_alias_is_in_the_context_of_its_subject(registry: TriedRegistry) -> None:
+    registry.register(":.test:orders", ONE)
+    registry.register("orders", OTHER)
+    registry.ask("PUT", "/config/:.test:old", {"alias": "orders"})
+    registry.ask("PUT", "/config/elsewhere", {"alias": ":.test:orders"})
+    for alias in (":.test:old", "elsewhere"):
+        found = registry.ask("GET", f"/subjects/{alias}/versions/1")
+        assert found["subject"] == ":.test:orders"
+        assert registry.ask("GET", f"/schemas/ids/1?subject={alias}")["schema"] == json.dumps(
+            ONE, separators=(",", ":")
+        )
+
+
 def test_contexts_have_ids_of_their_own(registry: TriedRegistry) -> None:
     assert registry.register("a", ONE) == 1
     assert registry.register(":.test:a", OTHER) == 1
