@@ -38,6 +38,7 @@ from quorate.spark.options.option_table import (
     COMMIT_GROUP_MAY_GO_BACK,
     FAIL_ON_DATA_LOSS,
     INCLUDE_HEADERS,
+    KEY_SUBJECT,
     MAX_OFFSETS_PER_TRIGGER,
     MAX_RECORDS_PER_PARTITION,
     MIN_OFFSETS_PER_TRIGGER,
@@ -47,8 +48,10 @@ from quorate.spark.options.option_table import (
     STARTING_TIMESTAMP,
     SUBSCRIBE,
     SUBSCRIBE_PATTERN,
+    VALUE_SUBJECT,
 )
 from quorate.spark.options.read_options import StreamOptions, parse_stream_options
+from quorate.spark.options.topic_subscription import Subscription
 from quorate.tables.partitioning import PartitionField, parse_partitioning
 from quorate.tables.table_config import FORMATS, TARGET_BYTES, TableConfig, table_config
 
@@ -212,10 +215,11 @@ def parse_config(values: Mapping[str, object]) -> PipelineConfig:
         raise ConfigError(f"[source] {error}") from error
     assert streaming.reading.fail_on_data_loss is fails
     unread = {name.lower() for option in _PIPELINE_ONLY for name in option.names}
+    reading = {name: text for name, text in options.items() if name.lower() not in unread}
     return PipelineConfig(
         name=own[NAME],
         source=replace(streaming, limits=replace(streaming.limits, at_least=None)),
-        reading={name: text for name, text in options.items() if name.lower() not in unread},
+        reading={**_subjects(given, streaming.reading.subscription), **reading},
         include_headers=include_headers,
         sql=own[SQL].strip().rstrip(";"),
         path=own[PATH],
@@ -232,6 +236,20 @@ def _folder_fields(own: Configuration) -> tuple[PartitionField, ...]:
     fields = parse_partitioning(own[PARTITION_BY])
     check_folder_fields(fields)
     return fields
+
+
+def _subjects(given: GivenOptions, subscription: Subscription) -> dict[str, str]:
+    """Return the subjects of a pipeline's only topic, which the query of a batch does not name."""
+    topics = {*subscription.topics, *(subscription.partitions or ())}
+    if len(topics) != 1:
+        return {}
+    [topic] = topics
+    about = {KEY_SUBJECT: "key", VALUE_SUBJECT: "value"}
+    return {
+        option.name: f"{topic}-{suffix}"
+        for option, suffix in about.items()
+        if not given.has(option)
+    }
 
 
 def _table(own: Configuration, values: Mapping[str, object]) -> TableConfig | None:

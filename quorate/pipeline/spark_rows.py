@@ -66,6 +66,7 @@ class SparkRows:
         sql: str,
         compression: str,
         folder_fields: Sequence[PartitionField] = (),
+        job_group: str = "",
     ) -> None:
         """
         Args:
@@ -75,6 +76,8 @@ class SparkRows:
             sql: the query over the view ``records``; empty keeps all columns.
             compression: the codec of the Parquet files.
             folder_fields: by what folders are named below topic and partition; empty for date.
+            job_group: names the jobs of these rows among others of the session. Empty, the session
+                is theirs alone.
         """
         self._session = session
         self.root = ""
@@ -84,6 +87,7 @@ class SparkRows:
         self._sql = sql
         self._compression = compression
         self._folder_fields = folder_fields
+        self._job_group = job_group
         for name, value in SETTINGS.items():
             session.conf.set(name, value)
 
@@ -118,15 +122,20 @@ class SparkRows:
             raise PipelineError(f"a batch could not be written: {cause_of(error)}") from error
 
     def frame(self, ranges: Sequence[OffsetRange]) -> DataFrame:
-        """Return all rows of the ranges, transformed."""
+        """Return all rows of the ranges, transformed. The caller's thread runs the query."""
+        if self._job_group:
+            self._session.sparkContext.setJobGroup(self._job_group, self._job_group)
         records = self._session.read.format("quorate").options(
             **{**self._source, **options_of(ranges)}
         )
         return self._transformed(records.load())
 
     def cancel(self) -> None:
-        """Cancel all work of Spark; another thread may call this."""
-        self._session.sparkContext.cancelAllJobs()
+        """Cancel the work of Spark; another thread may call this."""
+        if self._job_group:
+            self._session.sparkContext.cancelJobGroup(self._job_group)
+        else:
+            self._session.sparkContext.cancelAllJobs()
 
     def fraction_done(self) -> float:
         """Return the fraction of Spark's present tasks that is done."""

@@ -53,8 +53,10 @@ COMPACTED: Final = {
 class Service:
     """A table service in a process of its own, armed or not."""
 
-    def __init__(self, cluster: RunningCluster, warehouse: Path, name: str, log: Path) -> None:
-        self._arguments = ["tables", "run", "--bootstrap-server", cluster.bootstrap]
+    def __init__(
+        self, cluster: RunningCluster, warehouse: Path, name: str, log: Path, *more: str
+    ) -> None:
+        self._arguments = ["tables", "run", "--bootstrap-server", cluster.bootstrap, *more]
         settings = {
             "tables.warehouse": warehouse,
             "tables.id": name,

@@ -21,11 +21,18 @@ from quorate.cli.table_service.service_options import (
 @click.command()
 @service_options
 @click.option(
+    "--master",
+    metavar="URL",
+    help="Where Spark reads and writes large batches: local[2], spark://host:7077, yarn, k8s://…; "
+    "executors on other machines need the quorate wheel. It goes before tables.master.",
+)
+@click.option(
     "--exit-with-parent", is_flag=True, hidden=True, help="Stop when the standard input is closed."
 )
 def run(
     file: Path | None,
     settings: tuple[str, ...],
+    master: str | None,
     exit_with_parent: bool,
     bootstrap_server: str | None,
     data: Path | None,
@@ -38,7 +45,10 @@ def run(
     Example:
       quorate tables run --set tables.warehouse=/data/lake
       quorate tables run --config tables.toml --bootstrap-server broker1:9092
+      quorate tables run --config tables.toml --master spark://host:7077 --set spark.cores.max=8
     """
+    if master is not None:
+        settings = (*settings, f"tables.master={master}")
     config = service_config(file, settings, bootstrap_server, data)
     with needs_tables():
         from quorate.common.metrics.metrics_endpoint import metrics_listener

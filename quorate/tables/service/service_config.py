@@ -9,6 +9,9 @@ uri = "https://catalog:8181"
 [storage]                                  # as pyiceberg takes it
 s3.endpoint = "https://s3.example.com"
 
+[spark]                                    # settings of Spark, with tables.master
+cores.max = 8
+
 [source]                                   # options of Spark's format "quorate", for all topics
 maxOffsetsPerTrigger = 2000000
 """
@@ -63,11 +66,19 @@ THREADS: Final = ConfigKey(
     doc="How many partitions of a table are read at once; 0 is one for each core.",
 )
 
+MASTER: Final = ConfigKey(
+    name="tables.master",
+    type=str,
+    default="",
+    doc="Where Spark reads and writes batches of 500,000 offsets and more: local[2], "
+    "spark://host:7077, yarn, k8s://…. Empty, the process does everything itself.",
+)
+
 _SPEC: Final = ConfigSpec(
     "table service",
-    (WAREHOUSE, SERVICE_ID, LOOK_INTERVAL_MS, LEASE_MS, THREADS, METRICS_LISTENER),
+    (WAREHOUSE, SERVICE_ID, LOOK_INTERVAL_MS, LEASE_MS, THREADS, MASTER, METRICS_LISTENER),
 )
-_PASSED_ON: Final = ("catalog.", "storage.", "source.")
+_PASSED_ON: Final = ("catalog.", "storage.", "source.", "spark.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,10 +93,14 @@ class ServiceConfig:
     look_interval_ms: int
     lease_ms: int
     threads: int
+    master: str
+    """The URL of Spark's master; empty if there is no Spark."""
     metrics_listener: str
     catalog: Mapping[str, str]
     storage: Mapping[str, str]
     source: Mapping[str, str]
+    spark: Mapping[str, str]
+    """Settings of Spark, by their full names."""
 
 
 def read_service_config(
@@ -114,7 +129,7 @@ def read_service_config(
         own = _SPEC.parse({k: one for k, one in values.items() if not k.startswith(_PASSED_ON)})
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}" if path else str(error)) from error
-    catalog, storage, source = (
+    catalog, storage, source, spark = (
         {k.removeprefix(prefix): as_text(one) for k, one in values.items() if k.startswith(prefix)}
         for prefix in _PASSED_ON
     )
@@ -126,8 +141,10 @@ def read_service_config(
         look_interval_ms=own[LOOK_INTERVAL_MS],
         lease_ms=own[LEASE_MS],
         threads=own[THREADS] or os.cpu_count() or 1,
+        master=own[MASTER],
         metrics_listener=own[METRICS_LISTENER],
         catalog=catalog,
         storage=storage,
         source=source,
+        spark={f"spark.{name}": value for name, value in spark.items()},
     )

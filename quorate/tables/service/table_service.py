@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from quorate.client.admin import AdminClient
 from quorate.client.errors import QuorateError
@@ -17,6 +17,9 @@ from quorate.tables.service.service_config import ServiceConfig
 from quorate.tables.service.table_topics import TableTopic, table_topics
 from quorate.tables.service.table_worker import TableFigures, TableWorker
 from quorate.tables.service.work_sharing import to_take
+
+if TYPE_CHECKING:
+    from quorate.tables.service.spark_service import SparkService
 
 RETRY_S: Final = 2.0
 RETRY_S_MAX: Final = 60.0
@@ -34,6 +37,7 @@ class TableService:
         self._failures: dict[str, int] = {}
         self._not_before_s: dict[str, float] = {}
         self._stopped = threading.Event()
+        self._spark: SparkService | None = None
 
     def stop(self) -> None:
         """End `run`; another thread or a signal handler may call this."""
@@ -48,6 +52,7 @@ class TableService:
         _logger.info("table service %s", self._config.service_id)
         config = self._config
         try:
+            self._open_spark()
             with AdminClient(
                 config.bootstrap_servers,
                 client_id=f"quorate-tables-{config.service_id}",
@@ -61,6 +66,19 @@ class TableService:
                 worker.stop()
             for worker in self._workers.values():
                 worker.join(STOP_TIMEOUT_S)
+            if self._spark is not None:
+                self._spark.close()
+
+    def _open_spark(self) -> None:
+        """Open Spark's session, if the configuration has a master.
+
+        Raises:
+            TableError: there is no Java for Spark.
+        """
+        if self._config.master:
+            from quorate.tables.service.spark_service import SparkService
+
+            self._spark = SparkService(self._config.master, self._config.spark)
 
     def _look(self, admin: AdminClient) -> None:
         try:
@@ -88,7 +106,9 @@ class TableService:
 
     def _start(self, table: TableTopic, failure: TableFailure | None, *, take_over: bool) -> None:
         _logger.info("%s table of %s", "taking over" if take_over else "taking", table.topic)
-        worker = TableWorker(table, self._config, take_over=take_over, failure=failure)
+        worker = TableWorker(
+            table, self._config, take_over=take_over, failure=failure, spark=self._spark
+        )
         self._workers[table.topic] = worker
         worker.start()
 

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from quorate.client.errors import QuorateError
 from quorate.client.librdkafka_options import as_librdkafka
@@ -26,7 +26,11 @@ from quorate.tables.service.run_owners import RunOwner, TableFailure
 from quorate.tables.service.service_config import ServiceConfig
 from quorate.tables.service.table_topics import TableTopic, pipeline_config
 from quorate.tables.table_errors import CommitConflict, TableError
-from quorate.tables.table_runner import TableRunner
+from quorate.tables.table_runner import TableRows, TableRunner
+from quorate.tables.write_mode import WriteMode
+
+if TYPE_CHECKING:
+    from quorate.tables.service.spark_service import SparkService
 
 SMALL_FILE_BYTES: Final = 32 << 20
 """Files that are smaller are joined."""
@@ -63,6 +67,7 @@ class TableWorker:
         *,
         take_over: bool,
         failure: TableFailure | None = None,
+        spark: "SparkService | None" = None,
     ) -> None:
         """
         Args:
@@ -70,9 +75,11 @@ class TableWorker:
             service: the configuration of this process.
             take_over: begin even if another run is alive.
             failure: why runs before this one have failed, if the last one has.
+            spark: what reads and writes large batches; None if the service does it itself.
         """
         self.table = table
         self._failure = failure
+        self._spark = spark
         self.figures = TableFigures()
         self._service = service
         self._take_over = take_over
@@ -133,9 +140,12 @@ class TableWorker:
         config = pipeline_config(self.table, self._service)
         assert config.table is not None
         reading = {**config.reading, SUBSCRIBE.name: self.table.topic}
-        mode = self.table.write_mode
-        with closing(LocalRows(reading, self._service.threads, self._dead_letters(), mode)) as rows:
-            table = open_table(config.table, config.name, rows.schema)
+        mode, letters = self.table.write_mode, self._dead_letters()
+        with closing(LocalRows(reading, self._service.threads, letters, mode)) as local:
+            table = open_table(config.table, config.name, local.schema)
+            rows: TableRows = local
+            if self._spark is not None and letters is None and mode is WriteMode.APPEND:
+                rows = self._spark.rows(config, local)
             run_name = f"{self._service.service_id} {run_owner()}"
             owner = RunOwner(run_name, self._failure, tries_again=True).text
             with run_in_charge(

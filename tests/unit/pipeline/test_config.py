@@ -139,3 +139,27 @@ def test_batches_do_not_tell_the_group_of_the_pipeline() -> None:
     config = parse_config({**LEAST, **keys})
     assert config.source.reading.commits == GroupCommits("lake", may_go_back=True)
     assert not [name for name in config.reading if name.lower().startswith("commit")]
+
+
+@pytest.mark.parametrize(
+    ("source", "subjects"),
+    [
+        (
+            {"source.subscribe": "orders"},
+            {"keySubject": "orders-key", "valueSubject": "orders-value"},
+        ),
+        (
+            {"source.subscribe": "orders", "source.valueSubject": "other"},
+            {"keySubject": "orders-key", "valueSubject": "other"},
+        ),
+        ({"source.subscribe": "orders,payments"}, {}),
+        ({"source.subscribePattern": "orders.*"}, {}),
+    ],
+)
+def test_the_only_topic_gives_the_subjects_of_schemas(
+    source: dict[str, str], subjects: dict[str, str]
+) -> None:
+    """The query of a batch names partitions, and its check no topic at all."""
+    rest = {name: one for name, one in LEAST.items() if name != "source.subscribe"}
+    config = parse_config({**rest, **source})
+    assert {n: one for n, one in config.reading.items() if n.endswith("Subject")} == subjects

@@ -55,6 +55,7 @@ def test_each_command_parses(command: str) -> None:
         service_config.LOOK_INTERVAL_MS,
         service_config.LEASE_MS,
         service_config.THREADS,
+        service_config.MASTER,
     ],
     ids=lambda key: key.name,
 )
