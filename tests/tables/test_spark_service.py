@@ -68,9 +68,9 @@ def test_executors_write_large_batches_and_the_service_small_ones(
             service.start("after table commit", 1)
             wait_until(lambda: not service.is_alive, "its death", timeout_s=180)
             service.start()
-            _until(cluster, RECORDS)
+            _until_done(cluster, RECORDS)
             produce(cluster, 10)
-            _until(cluster, RECORDS + 10)
+            _until_done(cluster, RECORDS + 10)
         finally:
             service.stop()
         found = iceberg_rows(warehouse, "rows")
@@ -83,9 +83,10 @@ def test_executors_write_large_batches_and_the_service_small_ones(
         assert list((tmp_path / "spark").glob("worker-0/app-*/0/stderr")), "an executor has run"
 
 
-def _until(cluster: RunningCluster, rows: int) -> None:
-    def count() -> int:
+def _until_done(cluster: RunningCluster, records: int) -> None:
+    def done() -> int:
         with cluster.admin() as admin:
-            return sum(one.rows for one in admin.describe_pipelines(["table.rows"]))
+            [state] = admin.describe_pipelines(["table.rows"])
+        return sum(offset for topic in state.topics for offset in topic.offsets)
 
-    wait_until(lambda: count() >= rows, f"{rows} rows", timeout_s=300)
+    wait_until(lambda: done() == records, f"{records} records in the table", timeout_s=300)

@@ -24,6 +24,8 @@ from quorate.spark.typed.json_lines import (
 )
 
 QUOTE, BACKSLASH, SPACE, NEWLINE = 0x22, 0x5C, 0x20, 0x0A
+FIRST_PLAIN, LAST_PLAIN = 0x23, 0x5A
+"""Digits, signs, commas, colons and capital letters: nothing that opens or closes."""
 OPEN_BRACE, CLOSE_BRACE, OPEN_BRACKET, CLOSE_BRACKET = 0x7B, 0x7D, 0x5B, 0x5D
 
 
@@ -48,7 +50,6 @@ def join_lines(  # noqa: C901
             begin += 1
         status = NOT_AN_OBJECT
         depth = 0
-        in_text = False
         closed = False
         if begin < stop and values[begin] == OPEN_BRACE:
             status = 0
@@ -56,20 +57,24 @@ def join_lines(  # noqa: C901
         at = begin
         while at < stop and status == 0:
             byte = values[at]
-            if in_text:
-                if byte == BACKSLASH:
-                    at += 1
-                elif byte == QUOTE:
-                    in_text = False
-                if byte < SPACE:
-                    status = NOT_AN_OBJECT
-            elif byte <= SPACE:
+            if byte <= SPACE:
                 if byte == NEWLINE or byte == 0x0D:
                     out[size + at - begin] = SPACE
             elif closed:
                 status = NOT_AN_OBJECT
+            elif FIRST_PLAIN <= byte <= LAST_PLAIN:
+                pass
             elif byte == QUOTE:
-                in_text = True
+                # Texts are most of a value, so they have a loop of their own, which looks for less.
+                at += 1
+                while at < stop and values[at] != QUOTE:
+                    if values[at] == BACKSLASH:
+                        at += 1
+                    elif values[at] < SPACE:
+                        status = NOT_AN_OBJECT
+                    at += 1
+                if at >= stop:
+                    status = NOT_AN_OBJECT
             elif byte in (OPEN_BRACE, OPEN_BRACKET):
                 if depth >= DEPTH_MAX:
                     status = TOO_DEEP
@@ -82,7 +87,7 @@ def join_lines(  # noqa: C901
                     status = NOT_AN_OBJECT
                 closed = depth == 0
             at += 1
-        if status == 0 and (not closed or in_text or at > stop):
+        if status == 0 and not closed:
             status = NOT_AN_OBJECT
         if status != 0:
             bad[row] = status
