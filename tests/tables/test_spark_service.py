@@ -20,9 +20,11 @@ from tests.tables.campaign import Service
 from tests.tables.readers import iceberg_rows
 
 RECORDS, PARTITIONS = 600_000, 4
+PATIENCE_S = 400.0
+"""Two sessions of Spark are started, which takes minutes on a busy machine."""
 
 pytestmark = [
-    pytest.mark.slow, pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)
+    pytest.mark.slow, pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(1_200)
 ]  # fmt: skip
 
 
@@ -66,7 +68,7 @@ def test_executors_write_large_batches_and_the_service_small_ones(
         service = Service(cluster, warehouse, "a", log, "--master", master)
         try:
             service.start("after table commit", 1)
-            wait_until(lambda: not service.is_alive, "its death", timeout_s=180)
+            wait_until(lambda: not service.is_alive, "its death", timeout_s=PATIENCE_S)
             service.start()
             _until_done(cluster, RECORDS)
             produce(cluster, 10)
@@ -89,4 +91,4 @@ def _until_done(cluster: RunningCluster, records: int) -> None:
             [state] = admin.describe_pipelines(["table.rows"])
         return sum(offset for topic in state.topics for offset in topic.offsets)
 
-    wait_until(lambda: done() == records, f"{records} records in the table", timeout_s=300)
+    wait_until(lambda: done() == records, f"{records} records in the table", timeout_s=PATIENCE_S)
