@@ -50,6 +50,8 @@ _COORDINATOR_AWAY: Final = frozenset(
         errors_pb2.BROKER_NOT_AVAILABLE,
     }
 )
+CONFIGURED_FOR_MS: Final = 100
+"""How long the configuration of a group is taken as it was looked up."""
 _FENCED: Final = frozenset({errors_pb2.FENCED_LEADER_EPOCH, errors_pb2.FENCED_STATE_EPOCH})
 
 
@@ -80,14 +82,21 @@ class LedSharePartition:
         self.leader_epoch = hosted.replica.leader_epoch
         self.is_reading = False
         """Whether a fetch reads records that it is about to hand out: no other one does."""
+        self._has_news = False
+        """Whether something changed while a fetch read, so that it may not have seen it."""
         self._parts = parts
         self._source = Source(key.group_id, hosted.tp, key.topic_id, self.leader_epoch)
         self._state = SharePartition(RecordWindow(0), self._limits())
+        self.isolation = self._isolation()
+        """Which records the group may see."""
+        self._configured_until_ms = 0
         self._state_epoch = 0
         self._loading: asyncio.Task[None] | None = None
         self._is_loaded = False
         self._is_over = False
-        self._waiting: dict[Wakeup, None] = {}
+        self._waiting: dict[Wakeup, bool] = {}
+        """Who waits, the one who has waited longest first, and whether it has looked and found too
+        little."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = NEVER_MS
         self._tasks = BackgroundTasks()
@@ -205,12 +214,6 @@ class LedSharePartition:
 
     # -- state -----------------------------------------------------------------------------------
 
-    @property
-    def isolation(self) -> Isolation:
-        """Which records the group may see."""
-        level = self._parts.config.group_value(self.key.group_id, SHARE_ISOLATION_LEVEL)
-        return Isolation[level.upper()]
-
     def _limits(self) -> ShareLimits:
         config, group_id = self._parts.config, self.key.group_id
         return ShareLimits(
@@ -221,16 +224,36 @@ class LedSharePartition:
             self._parts.dead_letters.are_on(self._source),
         )
 
+    def _isolation(self) -> Isolation:
+        level = self._parts.config.group_value(self.key.group_id, SHARE_ISOLATION_LEVEL)
+        return Isolation[level.upper()]
+
+    def _configure(self) -> None:
+        """Look at the configuration of the group, but not for each of its fetches."""
+        now_ms = self._parts.clock.now_ms()
+        if now_ms >= self._configured_until_ms:
+            self._configured_until_ms = now_ms + CONFIGURED_FOR_MS
+            self._state.set_limits(self._limits())
+            self.isolation = self._isolation()
+
     @property
     def state(self) -> SharePartition:
         """The state, with the limits and the beginning of the log as they are now."""
-        self._state.set_limits(self._limits())
+        self._configure()
         self._state.log_begins_at(self.hosted.log.log_start_offset)
         return self._state
 
     @property
     def records_in_flight(self) -> int:
         return self._state.window.records
+
+    @property
+    def records_ahead(self) -> int:
+        """How many records there may be to hand out now: some of them may be in flight."""
+        offset = self.state.fetch_offset()
+        if offset is None:
+            return 0
+        return max(0, end_of_reads(self.hosted, self.isolation) - offset)
 
     @property
     def has_more(self) -> bool:
@@ -327,9 +350,26 @@ class LedSharePartition:
     # -- who waits -------------------------------------------------------------------------------
 
     def wait(self, waiting: Wakeup) -> None:
-        """Wake ``waiting`` when there may be records, one of all who wait at a time."""
-        self._waiting[waiting] = None
+        """Wake ``waiting`` when there may be records, one of all who wait at a time. Who waits
+        already keeps its place."""
+        self._waiting.setdefault(waiting, False)
         self.hosted.fetch_waiters[self] = None
+
+    def is_turn_of(self, waiting: Wakeup) -> bool:
+        """Return whether ``waiting`` may read: nobody else does, and nobody waits longer but those
+        who have looked and found too little."""
+        if self.is_reading:
+            return False
+        first, has_looked = next(iter(self._waiting.items()))
+        return has_looked or first is waiting
+
+    def wait_behind(self, waiting: Wakeup) -> None:
+        """Have one who has looked and found too little wait behind all others; they look next."""
+        if self._waiting.pop(waiting, None) is not None:
+            self._waiting[waiting] = True
+        first = next(iter(self._waiting.items()), None)
+        if first is not None and not first[1] and self.has_more:
+            first[0].wake()
 
     def wait_no_more(self, waiting: Wakeup) -> None:
         """Forget who waited, and wake the next if there are records left."""
@@ -340,13 +380,21 @@ class LedSharePartition:
             self.wake()
 
     def wake(self) -> None:
-        """Wake the one who has waited longest: it is a ``FetchWaiter`` of the partition."""
+        """Wake the one who has waited longest: it is a ``FetchWaiter`` of the partition.
+
+        It keeps its place until it has looked. While another reads, it is woken afterwards.
+        """
         if not self.is_current:
             for waiting in self._waiting:
                 waiting.wake()
             return
+        self._has_news = self.is_reading
         first = next(iter(self._waiting), None)
-        if first is not None:
-            del self._waiting[first]
-            self._waiting[first] = None
+        if first is not None and not self.is_reading:
             first.wake()
+
+    def end_reading(self) -> None:
+        """Let others read, and wake one of them if something has changed meanwhile."""
+        self.is_reading = False
+        if self._has_news:
+            self.wake()

@@ -112,8 +112,11 @@ class ShareLeader:
                     one.wait(waiting)
                 left_ms = until_ms - self._parts.clock.now_ms()
                 is_last = left_ms <= 0 or bool(outcomes)
-                outcomes |= await self._attempt(led, wanted, params, is_last=is_last)
-                if outcomes or is_last:
+                for lot in _lots(led, waiting, wanted, params, is_last=is_last):
+                    outcomes |= await self._attempt(lot, waiting, wanted, params, is_last=is_last)
+                    if outcomes:
+                        return outcomes
+                if is_last:
                     return outcomes
                 await waiting.wait(left_ms / 1000)
         finally:
@@ -163,6 +166,7 @@ class ShareLeader:
     async def _attempt(
         self,
         led: Sequence[LedSharePartition],
+        waiting: Wakeup,
         wanted: Wanted,
         params: ShareFetchParams,
         *,
@@ -188,12 +192,15 @@ class ShareLeader:
                 outcomes |= self._hand_out(dict(zip(reading, found, strict=True)), wanted)
         finally:
             self._end_reading(reading)
+        if not outcomes:
+            for one in reading:
+                one.wait_behind(waiting)
         return outcomes
 
     @staticmethod
     def _end_reading(reading: Mapping[LedSharePartition, int]) -> None:
         for one in reading:
-            one.is_reading = False
+            one.end_reading()
 
     async def _read(
         self, reading: Mapping[LedSharePartition, int], params: ShareFetchParams
@@ -281,3 +288,32 @@ class ShareLeader:
         for led in self:
             if led.key.group_id == group_id and led.is_current:
                 led.write_later(led.state.release(member_id))
+
+
+def _lots(
+    led: Sequence[LedSharePartition],
+    waiting: Wakeup,
+    wanted: Wanted,
+    params: ShareFetchParams,
+    *,
+    is_last: bool,
+) -> Iterator[list[LedSharePartition]]:
+    """Yield the share-partitions in the order in which they are read: so many together as may have
+    the records that are wanted.
+
+    Whoever reads a share-partition keeps others away, so a fetch of few records reads few, and only
+    when it is its turn; the last time it does not wait for that.
+    """
+    lot: list[LedSharePartition] = []
+    ahead = 0
+    for one in led:
+        if one.is_current:
+            if not is_last and not one.is_turn_of(waiting):
+                continue
+            ahead += one.records_ahead
+        lot.append(one)
+        if ahead >= wanted.max_records and params.min_bytes <= 1:
+            yield lot
+            lot, ahead = [], 0
+    if lot:
+        yield lot

@@ -19,10 +19,16 @@ from tests.clients.suites.clusters import suite_cluster
 from tests.clients.suites.selection import Selection
 
 KAFKA_VERSION: Final = "4.0.0"
-"""Before share groups (KIP-932): 4.2 has them."""
+"""The version of Kafka that most tests are told."""
 
 _OTHER_VERSIONS: Final = {"0081_admin": "3.9.0"}
 """From 4.0 on it asks for the configuration of groups (KIP-848), which there is none of here."""
+
+_SHARED: Final = "_share_"
+"""A part of the names of the tests of share groups (KIP-932), which 4.2 has."""
+_SHARED_VERSION: Final = "4.2.0"
+_QUICK: Final = "-Q"
+"""Fewer messages. Of the tests of share groups it would leave out nearly all parts."""
 
 CONFIG: Final[Mapping[str, object]] = {
     "auto.create.topics.enable": True,
@@ -98,7 +104,10 @@ def run(
         }
         for name in names:
             begin = time.monotonic()
-            case = _run_one(source, name, environment, ["-Q", "-E"] if quick else [])
+            options = [option for option in (_QUICK, "-E") if quick]
+            if _SHARED in name:
+                options = [option for option in options if option != _QUICK]
+            case = _run_one(source, name, environment, options)
             if case is not None:
                 yield replace(case, seconds=time.monotonic() - begin)
 
@@ -114,7 +123,7 @@ def _run_one(
             env={
                 **environment,
                 "TESTS": name,
-                "TEST_KAFKA_VERSION": _OTHER_VERSIONS.get(name, KAFKA_VERSION),
+                "TEST_KAFKA_VERSION": _version_for(name),
             },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -124,6 +133,12 @@ def _run_one(
     except subprocess.TimeoutExpired:
         return Case(name, "failed", f"did not end in {_TEST_TIMEOUT_S} s")
     return case_of(name, ended.stdout.decode(errors="replace"))
+
+
+def _version_for(name: str) -> str:
+    if _SHARED in name:
+        return _SHARED_VERSION
+    return _OTHER_VERSIONS.get(name, KAFKA_VERSION)
 
 
 def case_of(name: str, output: str) -> Case | None:

@@ -28,7 +28,7 @@ from quorate.broker.coordinator.share.state.dead_records import DeadRecords, Dea
 from quorate.broker.coordinator.share.state.record_state import AcquiredRecords, RecordState
 from quorate.broker.coordinator.share.state.stored_state import UNKNOWN_START, SharePartitionKey
 from quorate.broker.quota.client_memory import ResponseLease, ResponseMemory
-from quorate.broker.replication.api import FetchParams, FetchPartition
+from quorate.broker.replication.api import FetchOutcome, FetchParams, FetchPartition
 from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.broker_replicas import BrokerReplicas
@@ -189,6 +189,44 @@ async def test_kip_932_one_of_all_who_wait_is_woken_by_a_release(world: World) -
     await world.say(RELEASE, 0, 0)
     got = await asyncio.gather(*waiting)
     assert [list(one.acquired) for one in got] == [taken(0, 0, 2), []]
+
+
+async def test_kip_932_who_waits_keeps_its_place_when_another_comes_first(world: World) -> None:
+    waiting = [asyncio.create_task(world.fetch(name, wait_ms=60_000)) for name in ("b", "c")]
+    await pass_time(0.1)
+    (led,) = world.leader
+    led.is_reading = True  # Another fetch came first.
+    for _ in range(3):
+        led.wake()
+        await pass_time(0.1)
+    await world.produce("x")
+    led.end_reading()
+    await pass_time(0.1)
+    assert [task.done() for task in waiting] == [True, False]
+    waiting[1].cancel()
+
+
+async def test_kip_932_news_while_a_fetch_reads_wakes_the_next(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = asyncio.Event()
+    fetch = world.broker.manager.fetch
+
+    async def slow(wants: list[FetchPartition], params: FetchParams) -> list[FetchOutcome]:
+        found = await fetch(wants, params)
+        await gate.wait()
+        return found
+
+    monkeypatch.setattr(world.broker.manager, "fetch", slow)
+    first = asyncio.create_task(world.fetch(A, wait_ms=60_000))
+    second = asyncio.create_task(world.fetch(B, wait_ms=60_000))
+    await pass_time(0.1)
+    await world.produce("a")
+    gate.set()
+    await pass_time(0.1)
+    assert sorted(task.done() for task in (first, second)) == [False, True]
+    first.cancel()
+    second.cancel()
 
 
 async def test_kip_932_a_member_whose_session_ends_gives_all_back(world: World) -> None:

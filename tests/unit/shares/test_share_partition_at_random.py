@@ -1,6 +1,7 @@
 """A share-partition against a simple model, which has a state for each record."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -294,7 +295,7 @@ class SharePartitionAtRandom(RuleBasedStateMachine):
     @invariant()
     def neighbours_differ(self) -> None:
         conditions = [one.condition for one in self.share.window]
-        for one, other in zip(conditions, conditions[1:], strict=False):
+        for one, other in pairwise(conditions):
             assert one != other or one.becoming is not None
 
     @invariant()

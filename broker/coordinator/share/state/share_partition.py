@@ -200,12 +200,13 @@ class _Changing:
         self._plain: list[RecordRange] = []
         self._dying: list[RecordRange] = []
         self._dead: list[DeadRecords] = []
+        self._conditions: dict[tuple[Condition, RecordState], Condition] = {}
 
     def begin(self, one: RecordRange, kind: int) -> None:
         """Begin to change a range as an acknowledgement of ``kind`` says."""
         condition = one.condition
         becoming = self._partition.after(condition, STATE_OF[kind])
-        changing = one._replace(condition=condition._replace(becoming=becoming))
+        changing = RecordRange(one.first, one.last, self._condition(condition, becoming))
         self._partition.window.put(*changing)
         reason = self._reason(becoming, kind)
         if reason is None:
@@ -213,6 +214,15 @@ class _Changing:
         else:
             self._dying.append(changing)
             self._dead.append(DeadRecords(one.first, one.last, condition.delivery_count, reason))
+
+    def _condition(self, condition: Condition, becoming: RecordState) -> Condition:
+        """Return a condition that is ``becoming`` a state: for ranges that were in the same
+        condition it is the same object, so thousands of them take little memory."""
+        known = self._conditions.get((condition, becoming))
+        if known is None:
+            known = condition._replace(becoming=becoming)
+            self._conditions[condition, becoming] = known
+        return known
 
     def _reason(self, becoming: RecordState, kind: int) -> DeathReason | None:
         """Return why records need a dead letter, or None. A gap has no record."""
