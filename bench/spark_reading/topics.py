@@ -43,6 +43,14 @@ class Topic:
         with AdminClient(bootstrap) as admin:
             new = NewTopic(name=self.name, num_partitions=self.partitions, replication_factor=1)
             admin.create_topics([new])[0].raise_for_error()
+        self.fill(bootstrap, rows)
+
+    def fill(self, bootstrap: str, rows: int) -> None:
+        """Produce ``rows`` records to the topic that is there, over its partitions in turn.
+
+        Raises:
+            RuntimeError: not all of them were acknowledged.
+        """
         producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
