@@ -188,6 +188,13 @@ def test_produce_and_consume_with_keys_offsets_and_json(cluster: RunningCluster)
     assert quorate("consume", *at, "--offset", "latest", "--timeout-ms", "300") == ""
 
 
+def test_a_refused_record_is_named_with_what_refuses_it(cluster: RunningCluster) -> None:
+    at = ("--bootstrap-server", cluster.bootstrap, "--topic", "keyed")
+    quorate("topics", "create", *at, "--config", "cleanup.policy=compact")
+    told = quorate_error("produce", *at, stdin=b"no key\n")
+    assert "record 1 has no key, and the topic is compacted (cleanup.policy)" in told
+
+
 def test_records_go_both_ways_with_headers_and_nothing_is_lost(cluster: RunningCluster) -> None:
     at = ("--bootstrap-server", cluster.bootstrap, "--topic", "both-ways")
     quorate("topics", "create", *at, "--partitions", "2")

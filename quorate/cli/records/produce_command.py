@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -21,6 +21,8 @@ from quorate.cli.shared_options import (
 
 if TYPE_CHECKING:
     from quorate.cli.records.record_sender import Delivery
+
+_LOOK_TIMEOUT_MS: Final = 10_000
 
 
 @click.command()
@@ -89,6 +91,7 @@ def produce(
       quorate produce --topic events --header source=me < lines.txt
     """
     from quorate.cli.records.record_sender import RecordSender
+    from quorate.cli.records.refused_records import why_refused
 
     if key_separator == "":
         raise click.UsageError("--key-separator must not be empty")
@@ -110,10 +113,27 @@ def produce(
     require_reachable(bootstrap)
     sender = RecordSender(config, topic, -1 if partition is None else partition)
     delivery = sender.send(line_records(input_lines(), form), _show_progress, at_once=is_typed())
+    if sender.refused is not None:
+        configs = _validation_of(bootstrap_server, data, topic)
+        delivery.first_error = why_refused(sender.refused, topic, configs)
     _report(delivery, topic, as_json=as_json)
     if delivery.interrupted:
         raise KeyboardInterrupt
     return 1 if delivery.failed or delivery.bad_line else 0
+
+
+def _validation_of(bootstrap_server: str | None, data: Path | None, topic: str) -> dict[str, str]:
+    """Return what the topic validates. It is empty if that is not to be had: the summary of what
+    was written matters more."""
+    from quorate.cli.admin_session import open_admin
+    from quorate.cli.records.refused_records import validation_of
+    from quorate.client.bootstrap import BootstrapError
+
+    try:
+        with open_admin(bootstrap_server, data, _LOOK_TIMEOUT_MS) as admin:
+            return validation_of(admin, topic)
+    except (click.ClickException, BootstrapError):
+        return {}
 
 
 def _show_progress(delivery: "Delivery") -> None:

@@ -10,12 +10,7 @@ import click
 
 from quorate.cli.kafka_errors import Troubles, explained
 from quorate.cli.records.line_records import BadLine, LineRecord
-from quorate.cli.records.refused_records import (
-    RefusedRecord,
-    is_refusal,
-    validation_of,
-    why_refused,
-)
+from quorate.cli.records.refused_records import RefusedRecord, is_refusal
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
@@ -75,9 +70,8 @@ class RecordSender:
         self._partition = partition
         self._troubles = Troubles()
         self._producer = _open({**config, "error_cb": self._troubles})
-        self._config = config
         self._shown_s = 0.0
-        self._refused: RefusedRecord | None = None
+        self.refused: RefusedRecord | None = None
         """The first record with which a broker found something wrong."""
 
     def send(self, records: Iterable[LineRecord], progress: Progress, *, at_once: bool) -> Delivery:
@@ -96,9 +90,6 @@ class RecordSender:
             delivery.interrupted = True
             self._producer.flush(FLUSH_AFTER_CTRL_C_S)
         delivery.explain_by(self._troubles)
-        if self._refused is not None:
-            configs = validation_of(self._config, self._topic)
-            delivery.first_error = why_refused(self._refused, self._topic, configs)
         return delivery
 
     def _send(
@@ -139,8 +130,8 @@ class RecordSender:
         self, delivery: Delivery, number: int, error: "KafkaError | None", message: "Message"
     ) -> None:
         delivery.on_delivery(error, message)
-        if error is not None and self._refused is None and is_refusal(error):
-            self._refused = RefusedRecord(number, message.key(), message.value())
+        if error is not None and self.refused is None and is_refusal(error):
+            self.refused = RefusedRecord(number, message.key(), message.value())
 
     def _show(self, delivery: Delivery, progress: Progress) -> None:
         now_s = time.monotonic()

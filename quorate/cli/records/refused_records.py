@@ -5,10 +5,12 @@ alone (INVALID_RECORD). So the record is looked at again here, by the configurat
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
+
+    from quorate.client.admin import AdminClient
 
 KEY_VALIDATION: Final = "quorate.key.schema.validation"
 VALUE_VALIDATION: Final = "quorate.value.schema.validation"
@@ -16,8 +18,6 @@ CLEANUP_POLICY: Final = "cleanup.policy"
 
 _PREFIX_BYTES: Final = 5
 """A zero byte, and the id of a schema."""
-
-_TIMEOUT_S: Final = 10.0
 
 
 class RefusedRecord(NamedTuple):
@@ -85,24 +85,16 @@ def _schema_id(data: bytes) -> int | None:
     return int.from_bytes(data[1:_PREFIX_BYTES], "big")
 
 
-def validation_of(config: Mapping[str, object], topic: str) -> dict[str, str]:
-    """Return the configuration of a topic. It is empty if it cannot be read.
+def validation_of(admin: "AdminClient", topic: str) -> dict[str, str]:
+    """Return the configuration of a topic that validates records. It is empty if the user may not
+    see it, or no broker tells it."""
+    from quorate.client.errors import QuorateError
+    from quorate.client.results import ConfigEntity
 
-    ``config`` is that of the producer; what it has of a producer alone is left out.
-    """
-    from confluent_kafka import KafkaException
-    from confluent_kafka import admin as kafka_admin
-
-    of_clients: dict[str, Any] = {
-        key: value
-        for key, value in config.items()
-        if key == "bootstrap.servers" or key.startswith(("sasl.", "ssl.", "security."))
-    }
-    kinds: Any = kafka_admin  # Its type hints leave out what it exports.
-    asked = kinds.ConfigResource(kinds.ResourceType.TOPIC, topic)
-    admin = kafka_admin.AdminClient({**of_clients, "log_level": 0})
+    names = [KEY_VALIDATION, VALUE_VALIDATION, CLEANUP_POLICY]
     try:
-        entries = admin.describe_configs([asked])[asked].result(_TIMEOUT_S)
-    except (KafkaException, TimeoutError):
+        (found,) = admin.describe_configs([ConfigEntity("topic", topic, names)])
+        found.raise_for_error()
+    except QuorateError:
         return {}
-    return {name: str(entry.value) for name, entry in entries.items()}
+    return {one.name: str(one.value) for one in found.entries}
