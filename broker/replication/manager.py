@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from quorate.broker.common.broker_identity import BrokerIdentity
 from quorate.broker.common.errors import KafkaError
+from quorate.broker.common.steps import ITEMS_IN_A_STEP, Steps
 from quorate.broker.control.ports import Transactor
 from quorate.broker.log import LogDirectories
 from quorate.broker.log.cleaning.cleaner import CleanerWorker
@@ -388,9 +389,15 @@ class ReplicaManager(LogManagerListener):
         """Begin to move a replica into another log folder (KIP-113). Return a Kafka error code."""
         return await self._mover.move(tp, directory)
 
-    def troubled_directories(self) -> set[Path]:
-        """Return the log folders that are offline or full, or have a damaged log."""
-        damaged = {hosted.log.directory for hosted in self.table if hosted.is_damaged}
+    def troubled_directories(self) -> Steps[set[Path]]:
+        """Return the log folders that are offline or full, or have a damaged log. In steps, because
+        every log is looked at."""
+        damaged: set[Path] = set()
+        for place, hosted in enumerate(tuple(self.table), start=1):
+            if hosted.is_damaged:
+                damaged.add(hosted.log.directory)
+            if not place % ITEMS_IN_A_STEP:
+                yield
         return damaged | self.table.store.troubled_directories
 
     # -- the controller --------------------------------------------------------------------------

@@ -343,7 +343,8 @@ class FakeReplicas(ReplicaManager):
             return errors_pb2.LOG_DIR_NOT_FOUND
         return errors_pb2.NONE if tp in self.logs else errors_pb2.REPLICA_NOT_AVAILABLE
 
-    def troubled_directories(self) -> set[Path]:
+    def troubled_directories(self) -> Steps[set[Path]]:
+        yield
         return set(self.log_directories) if self.is_troubled else set()
 
     def log_sizes(self, wanted: Iterable[TopicPartition] | None = None) -> Iterator[LogSize]:

@@ -62,7 +62,7 @@ async def describe_log_dirs(
         by_folder.setdefault(size.directory, []).append(size)
     # Kafka takes a folder with such trouble offline. This broker continues to serve what it can.
     # The error code makes tools notice the trouble, and the answer has the sizes all the same.
-    troubled = services.replicas.troubled_directories()
+    troubled = await services.turns.carry_out(services.replicas.troubled_directories())
     results = [
         await _described(
             services, folder, by_folder.get(folder, ()), is_troubled=folder in troubled

@@ -4,8 +4,11 @@ import asyncio
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from quorate.broker.log.segments.damage import DamagedBatch
 from quorate.broker.metrics.replica_metrics import DAMAGED, replica_samples
+from quorate.broker.quota.work_turns import WorkTurns
 from quorate_proto.v1 import errors_pb2
 from tests.support.broker_replicas import BrokerReplicas
 from tests.support.fetch_states import followed
@@ -30,6 +33,21 @@ def damaged_replicas(broker: BrokerReplicas) -> object:
 def starts_over(broker: BrokerReplicas, topic: str) -> bool:
     following = followed(broker.hosted(topic))
     return following.start_over
+
+
+async def troubled(broker: BrokerReplicas) -> set[Path]:
+    return await WorkTurns().carry_out(broker.manager.troubled_directories())
+
+
+async def test_the_search_for_damaged_logs_gives_way_to_others(
+    broker: BrokerReplicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await broker.command("t", leader=2, epoch=0)
+    monkeypatch.setattr("quorate.broker.replication.manager.ITEMS_IN_A_STEP", 1)
+    steps = broker.manager.troubled_directories()
+    next(steps)
+    with pytest.raises(StopIteration):
+        next(steps)
 
 
 async def test_a_damaged_log_is_dropped_only_in_an_epoch_in_which_it_is_out_of_the_isr(
@@ -63,12 +81,12 @@ async def test_damage_counts_once_and_until_the_log_begins_after_it(
     assert found_damaged(broker, "t", 1)
     assert not found_damaged(broker, "t", 0), "it was known"
     assert damaged_replicas(broker) == 1
-    assert broker.manager.troubled_directories()
+    assert await troubled(broker)
     assert broker.manager.damaged() == [broker.hosted("t").tip]
     await broker.hosted("t").log.start_at(2)
     assert broker.manager.damaged() == []
     assert damaged_replicas(broker) == 0
-    assert not broker.manager.troubled_directories()
+    assert not await troubled(broker)
     assert found_damaged(broker, "t", 2), "another one"
 
 
@@ -92,7 +110,7 @@ async def test_a_full_disk_lets_nobody_rely_on_its_replicas(broker: BrokerReplic
     broker.store.is_full = True
     broker.manager.on_room(has_room=False)
     assert told_flushed(broker, "t") == -1
-    assert broker.manager.troubled_directories()
+    assert await troubled(broker)
     broker.store.is_full = False
     broker.manager.on_room(has_room=True)
     assert told_flushed(broker, "t") == 0
