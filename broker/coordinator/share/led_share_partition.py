@@ -391,6 +391,7 @@ class LedSharePartition:
         self._has_news = self.is_reading
         first = next(iter(self._waiting), None)
         if first is not None and not self.is_reading:
+            self._waiting[first] = False
             first.wake()
 
     def end_reading(self) -> None:

@@ -206,6 +206,29 @@ async def test_kip_932_who_waits_keeps_its_place_when_another_comes_first(world:
     waiting[1].cancel()
 
 
+async def test_kip_932_a_fetch_that_comes_later_does_not_read_first(world: World) -> None:
+    early = asyncio.create_task(world.fetch("early", records=1, wait_ms=60_000))
+    await pass_time(0.1)
+    (led,) = world.leader
+    late = asyncio.create_task(world.fetch("late", records=1, wait_ms=60_000))
+    await pass_time(0.1)
+    await world.produce("x", "y")  # It wakes the first, who has not run yet.
+    waiting = list(led._waiting)
+    assert [led.is_turn_of(one) for one in waiting] == [True, False]
+    await pass_time(0.1)
+    assert [list(task.result().acquired) for task in (early, late)] == [taken(0, 0), taken(1, 1)]
+
+
+async def test_kip_932_who_found_too_little_keeps_nobody_waiting(world: World) -> None:
+    greedy = asyncio.create_task(world.fetch("greedy", min_bytes=1 << 15, wait_ms=60_000))
+    await pass_time(0.1)
+    await world.produce("x")
+    await pass_time(0.1)
+    assert list((await world.fetch("modest", wait_ms=60_000)).acquired) == taken(0, 0)
+    assert asyncio.get_running_loop().time() < 1
+    greedy.cancel()
+
+
 async def test_kip_932_news_while_a_fetch_reads_wakes_the_next(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
