@@ -37,10 +37,13 @@ CONFIG: Final[Mapping[str, object]] = {
     "log.cleaner.backoff.ms": 3000,
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": True,
+    "group.share.min.record.lock.duration.ms": 1000,
 }
 """As in the suite's default scenario; and the cleaner, which a test waits for, looks more often."""
 
-_NAME: Final = re.compile(r"^ *_TEST\((0\d{3}_\w+),", re.MULTILINE)
+_NAME: Final = re.compile(r"^ *_TEST\((0\d{3}_\w+),(?!\s*TEST_F_LOCAL\b)", re.MULTILINE)
+"""The names of tests that may need a broker. The runner chooses tests by their numbers, so those of
+the same number that need none would have the others run again."""
 _TEST_TIMEOUT_S: Final = 600
 _PATIENCE: Final = "test.timeout.multiplier=3"
 """Tests give themselves little time, for a machine that does nothing else."""
