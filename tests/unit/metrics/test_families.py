@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from quorate.broker.controller import event_metrics
+from quorate.broker.coordinator.share.dead_letters import dead_letter_figures as dead_letters
 from quorate.broker.kafka.records import fetch_session_cache as fetch_sessions
 from quorate.broker.kafka.share import share_sessions
 from quorate.broker.metrics import client_metrics as clients
@@ -32,6 +33,7 @@ MODULES = (
     fetch_sessions,
     share_sessions,
     controller_mutations,
+    dead_letters,
     quota_totals,
     event_metrics,
     voter,
