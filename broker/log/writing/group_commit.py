@@ -49,14 +49,6 @@ RETRY_FIRST_S: Final = 0.1
 RETRY_MAX_S: Final = 5.0
 """The longest pause before the free space is checked again. The pause grows each time."""
 
-GATHERING_TURNS: Final = 2
-"""The iterations of the event loop by which a commit on the loop is put off.
-
-Each of them takes in what has arrived, and waits for nothing. A broker with little to do answers
-some 0.05 ms later, and a busy one makes half as many commits, each of which is a turn of the
-replication as well: a frame to each follower, and one back.
-"""
-
 _SIZED: Final = (PendingBatch, Relocation)
 _MAX_GROUP: Final = 4096
 """The most operations in a group. It bounds the pages that a group of tiny batches can touch."""
@@ -163,13 +155,6 @@ class GroupCommit(ABC):
                 return
             del first[: len(group)]
             self._tell(self._callbacks.done, group, segment)
-
-    def _gather(self, commit: Callable[[], None], turns: int = GATHERING_TURNS) -> None:
-        """Call ``commit`` after the next ``turns`` iterations of the event loop."""
-        if turns:
-            self._loop.call_soon(self._gather, commit, turns - 1)
-        else:
-            self._loop.call_soon(commit)
 
     def _perform(self, group: list[WriteOperation]) -> Segment:
         begun_s = time.perf_counter()

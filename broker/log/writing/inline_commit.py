@@ -42,7 +42,7 @@ class InlineCommit(GroupCommit):
     def _schedule(self) -> None:
         if not self._scheduled and not self._failed:
             self._scheduled = True
-            self._gather(self._run)
+            self._loop.call_soon(self._run)
 
     def _retry_later(self) -> None:
         if self._retry is not None:

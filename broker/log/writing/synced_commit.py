@@ -98,10 +98,10 @@ class SyncedCommit(GroupCommit):
     def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True
-            self._gather(self._end_turn)
+            self._loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
-        """Commit what the last iterations of the loop have submitted, or have it committed."""
+        """Commit what this iteration of the event loop has submitted, or have it committed."""
         self._scheduled = False
         if self._is_lent or self._failed:
             return

@@ -11,10 +11,8 @@ import pytest
 
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.log import PartitionLog
-from quorate.broker.log.options import Flush
 from quorate.broker.log.segments.segment import Segment
 from quorate.broker.log.writing import synced_commit
-from quorate.broker.log.writing.group_commit import GATHERING_TURNS
 from quorate.broker.log.writing.journal import Journal
 from quorate.broker.log.writing.synced_commit import LITTLE_BATCHES, LITTLE_BYTES, DiskPace
 from quorate.broker.log.writing.write_operations import SegmentRoll, WriteOperation
@@ -102,21 +100,6 @@ async def test_the_batches_of_a_turn_are_one_commit_by_the_loop(
         await store.until_flushed(*logs)
         assert committers.by_the_loop == committers.counts.total() == 1
         assert store.flushes == [[(log.topic, 2) for log in logs]]
-
-
-@pytest.mark.usefixtures("quick_disk")
-@pytest.mark.parametrize("flush", ["os", "sync"])
-async def test_what_comes_in_the_next_turns_is_in_the_same_commit(
-    tmp_path: Path, committers: Committers, flush: Flush
-) -> None:
-    async with opened(tmp_path, flush=flush) as store:
-        log = await committers.until_by_the_loop(store)
-        log.append_as_leader(batch(), EPOCH)
-        for seed in range(GATHERING_TURNS):
-            await asyncio.sleep(0)
-            log.append_as_leader(batch(seed=seed), EPOCH)
-        await store.until_flushed(log)
-        assert committers.by_the_loop == committers.counts.total() == 1
 
 
 @pytest.mark.usefixtures("quick_disk")
