@@ -139,12 +139,19 @@ class BrokerChanges:
         offline = self._reported.offline_at(sender)
         if before - offline:
             self.reconsider_leadership()
-        await self._decide_leadership(offline)
+        relying = broker_manager.relying_on(self._images.image, sender, offline)
+        if relying:
+            await self._decide_leadership(relying)
         settled: set[TopicIdPartition] = set()
         for _ in range(SHUTDOWN_ROUNDS_MAX):
             image = self._images.image
             operations = broker_manager.report_changes(
-                image, self._tenure, request, self.staying(image), settled=settled
+                image,
+                self._tenure,
+                request,
+                self.staying(image),
+                settled=settled,
+                offline=self.offline(image),
             )
             if not operations:
                 break
@@ -167,7 +174,7 @@ class BrokerChanges:
         for _ in range(SHUTDOWN_ROUNDS_MAX):
             image = self._images.image
             operations = broker_manager.failed_elections(
-                image, self._tenure, broker, tips, self.staying(image)
+                image, self._tenure, broker, tips, self.staying(image), offline=self.offline(image)
             )
             if not operations:
                 return
@@ -241,15 +248,16 @@ class BrokerChanges:
         for _ in range(SHUTDOWN_ROUNDS_MAX):
             image = self._images.image
             operations = broker_manager.shutdown_changes(
-                image, self._tenure, leaving, self.staying(image)
+                image, self._tenure, leaving, self.staying(image), offline=self.offline(image)
             )
             if not operations:
                 break
             log.info("broker %d stops: %d ISRs go on without it", leaving, len(operations))
             await self._writer.commit(operations)
         image = self._images.image
-        staying = self.staying(image)
-        remaining = broker_manager.remaining_leaderships(image, leaving, staying)
+        remaining = broker_manager.remaining_leaderships(
+            image, leaving, self.staying(image), offline=self.offline(image)
+        )
         return control_pb2.ControlledShutdownResponse(remaining_partitions=remaining)
 
 

@@ -9,7 +9,7 @@ a member of an ISR that is live and admitted leads, unless its replica is offlin
 from typing import Final, NamedTuple
 
 from quorate.broker.controller.managers import broker_manager
-from quorate.broker.controller.managers.partition_change import NOBODY, Brokers, OfflineReplicas
+from quorate.broker.controller.managers.partition_change import Brokers, OfflineReplicas
 from quorate.common.types import BrokerEpoch, BrokerId, TopicId, TopicIdPartition
 from quorate.metadata_log.image import Image
 from quorate_proto.v1 import control_pb2
@@ -85,8 +85,9 @@ class BrokerTroubleReports:
                 continue
             if report.is_presumed and now_ms >= report.until_ms:
                 continue
-            for tip in report.offline:
-                found[tip] = found.get(tip, NOBODY) | {broker_id}
+            alone = frozenset({broker_id})
+            both = {tip: found[tip] | alone for tip in found.keys() & report.offline}
+            found |= dict.fromkeys(report.offline, alone) | both
         return found
 
     def offline_at(self, broker_id: BrokerId) -> frozenset[TopicIdPartition]:

@@ -105,4 +105,18 @@ MUTANTS: Final = (
         "tip.partition <",
         f"{_CLUSTER}::test_a_report_of_partitions_that_are_not_there_changes_nothing",
     ),
+    CodeMutant(
+        "offline-handed-over",
+        "quorate.broker.controller.managers.broker_manager:_leaving_isrs",
+        "_able(candidates, offline, topic, number)",
+        "candidates",
+        f"{_CLUSTER}::test_a_broker_that_stops_hands_nothing_to_an_offline_replica",
+    ),
+    CodeMutant(
+        "offline-waited-for",
+        "quorate.broker.controller.managers.broker_manager:remaining_leaderships",
+        "_able(others, offline, topic, number)",
+        "others",
+        f"{_CLUSTER}::test_a_broker_stops_without_waiting_for_an_offline_replica",
+    ),
 )

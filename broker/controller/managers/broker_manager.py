@@ -110,7 +110,12 @@ def admissions(image: Image, tenure: ControllerTenure) -> list[Operation]:
 
 
 def shutdown_changes(
-    image: Image, tenure: ControllerTenure, leaving: BrokerId, candidates: Brokers
+    image: Image,
+    tenure: ControllerTenure,
+    leaving: BrokerId,
+    candidates: Brokers,
+    *,
+    offline: OfflineReplicas = NONE_OFFLINE,
 ) -> list[Operation]:
     """Return operations that move the leaderships away from a broker that wants to stop, and take
     it out of the ISRs in which it follows (scenario 11).
@@ -118,7 +123,7 @@ def shutdown_changes(
     Else the partitions that it follows would wait for it from the moment when it stops fetching
     until its session ends.
     """
-    return _leaving_isrs(tenure, _in_isr(image, leaving), leaving, candidates)
+    return _leaving_isrs(tenure, _in_isr(image, leaving), leaving, candidates, offline)
 
 
 def reported_replicas(
@@ -148,14 +153,27 @@ def _leaving_isrs(
     partitions: Iterable[tuple[Topic, int]],
     leaving: BrokerId,
     candidates: Brokers,
+    offline: OfflineReplicas,
 ) -> list[Operation]:
-    """Return operations that take a broker out of the ISRs of partitions that have others."""
-    return [
-        _operation(tenure, topic, number, decision)
-        for topic, number in partitions
-        if (decision := partition_change.without(topic.partitions[number], leaving, candidates))
-        is not None
-    ]
+    """Return operations that take a broker out of the ISRs of partitions that have others.
+
+    An ``offline`` replica does not count as another: it cannot lead.
+    """
+    operations = []
+    for topic, number in partitions:
+        able = _able(candidates, offline, topic, number)
+        decision = partition_change.without(topic.partitions[number], leaving, able)
+        if decision is not None:
+            operations.append(_operation(tenure, topic, number, decision))
+    return operations
+
+
+def _able(candidates: Brokers, offline: OfflineReplicas, topic: Topic, number: int) -> Brokers:
+    """Return those of ``candidates`` that could lead a partition as far as it is known."""
+    if not offline:
+        return candidates
+    tip = TopicIdPartition(topic.topic_id, number)
+    return partition_change.without_offline(candidates, offline, tip)
 
 
 def _damaged(
@@ -182,6 +200,7 @@ def report_changes(
     candidates: Brokers,
     *,
     settled: Set[TopicIdPartition] = frozenset(),
+    offline: OfflineReplicas = NONE_OFFLINE,
 ) -> list[Operation]:
     """Return operations that remove the reported replicas from ISRs that have other members.
 
@@ -192,7 +211,7 @@ def report_changes(
     """
     broker_id = BrokerId(request.broker_id)
     reported = reported_replicas(image, request)
-    operations = _leaving_isrs(tenure, reported, broker_id, candidates)
+    operations = _leaving_isrs(tenure, reported, broker_id, candidates, offline)
     passed_over = settled | reported_offline(request)
     for topic, number in _damaged(image, request):
         partition = topic.partitions[number]
@@ -209,6 +228,8 @@ def failed_elections(
     broker: Broker,
     tips: Iterable[TopicIdPartition],
     candidates: Brokers,
+    *,
+    offline: OfflineReplicas = NONE_OFFLINE,
 ) -> list[Operation]:
     """Return operations that elect another leader where ``broker`` was elected and cannot lead
     (C21).
@@ -219,14 +240,27 @@ def failed_elections(
     live = image.brokers.get(broker.broker_id)
     if live is None or live.epoch != broker.epoch:
         return []  # Its next incarnation is told anew.
-    operations = []
-    for topic, number in _kept(image, tips):
-        partition = topic.partitions[number]
-        if partition.leader == broker.broker_id:
-            decision = partition_change.without(partition, broker.broker_id, candidates)
-            if decision is not None:
-                operations.append(_operation(tenure, topic, number, decision))
-    return operations
+    led = (
+        (topic, number)
+        for topic, number in _kept(image, tips)
+        if topic.partitions[number].leader == broker.broker_id
+    )
+    return _leaving_isrs(tenure, led, broker.broker_id, candidates, offline)
+
+
+def relying_on(
+    image: Image, broker_id: BrokerId, tips: Iterable[TopicIdPartition]
+) -> list[TopicIdPartition]:
+    """Return those of ``tips`` that have a leader, and this broker in their ISR.
+
+    They alone change when its replicas are offline. A report names all of them every few seconds,
+    and most are out of the ISR or without a leader since the first one.
+    """
+    return [
+        TopicIdPartition(topic.topic_id, number)
+        for topic, number in _kept(image, tips)
+        if not topic.partitions[number].offline and broker_id in topic.partitions[number].isr
+    ]
 
 
 def leaderless(image: Image) -> dict[BrokerId, list[TopicIdPartition]]:
@@ -246,11 +280,17 @@ def leaderless(image: Image) -> dict[BrokerId, list[TopicIdPartition]]:
     return found
 
 
-def remaining_leaderships(image: Image, leaving: BrokerId, staying: Brokers) -> int:
+def remaining_leaderships(
+    image: Image,
+    leaving: BrokerId,
+    staying: Brokers,
+    *,
+    offline: OfflineReplicas = NONE_OFFLINE,
+) -> int:
     """Return the number of partitions led by ``leaving`` that a staying broker could take over."""
     others = staying - {leaving}
     return sum(
-        not others.isdisjoint(topic.partitions[number].replicas)
+        not _able(others, offline, topic, number).isdisjoint(topic.partitions[number].replicas)
         for topic, number in led_by(image, leaving)
     )
 

@@ -200,3 +200,56 @@ async def test_a_reassignment_gives_no_leadership_to_an_offline_replica(cluster:
     assert result.error_code == errors_pb2.NONE
     assert cluster.partition("orders").replicas == (2,)
     assert leadership(cluster, "orders") == (NOBODY, (2,))
+
+
+async def test_a_broker_stops_without_waiting_for_an_offline_replica(cluster: Cluster) -> None:
+    """Nobody could take the partition over, so the broker has nothing to wait for."""
+    await cluster.create_topic("orders", (2, 3))
+    await report(cluster, 3, "orders")
+    asked = control_pb2.ControlledShutdownRequest(
+        broker_id=2, broker_epoch=cluster.brokers[2].epoch
+    )
+    answer = await cluster.active.controlled_shutdown(asked)
+    assert (answer.error_code, answer.remaining_partitions) == (errors_pb2.NONE, 0)
+    assert leadership(cluster, "orders") == (2, (2,))
+
+
+async def test_a_broker_that_stops_hands_nothing_to_an_offline_replica(cluster: Cluster) -> None:
+    """A leader may have returned it to the ISR before it knew."""
+    await cluster.create_topic("orders", (2, 3))
+    await report(cluster, 3, "orders")
+    cluster.change_isr("orders", 0, (2, 3))
+    asked = control_pb2.ControlledShutdownRequest(
+        broker_id=2, broker_epoch=cluster.brokers[2].epoch
+    )
+    assert (await cluster.active.controlled_shutdown(asked)).remaining_partitions == 0
+    assert cluster.partition("orders").leader == 2
+
+
+async def test_an_offline_replica_does_not_lead_instead_of_a_damaged_one(cluster: Cluster) -> None:
+    await cluster.create_topic("orders", (2, 3))
+    await report(cluster, 3, "orders")
+    cluster.change_isr("orders", 0, (2, 3))
+    named = control_pb2.DamagedReplica(
+        topic_id=cluster.image.topics["orders"].topic_id, partition=0
+    )
+    request = control_pb2.ReportReplicasRequest(
+        broker_id=2, broker_epoch=cluster.brokers[2].epoch, damaged=[named]
+    )
+    await cluster.active.report_replicas(request)
+    assert cluster.partition("orders").leader == 2
+
+
+async def test_of_many_offline_replicas_those_that_somebody_relies_on_are_decided(
+    cluster: Cluster,
+) -> None:
+    """A report names all of them every few seconds, which are 100,000 in a large cluster."""
+    for topic in ("alone", "led", "followed"):
+        await cluster.create_topic(topic, (2,) if topic == "alone" else (2, 3))
+    tips = [
+        TopicIdPartition(cluster.image.topics[topic].topic_id, 0)
+        for topic in ("alone", "led", "followed")
+    ]
+    assert broker_manager.relying_on(cluster.image, BrokerId(2), tips) == tips
+    await report(cluster, 2, "alone", "led", "followed")
+    assert broker_manager.relying_on(cluster.image, BrokerId(2), tips) == []
