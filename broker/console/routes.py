@@ -85,7 +85,7 @@ class ConsoleRoutes:
         with self.live.counted(str(person.principal)) as is_within_limits:
             if not is_within_limits:
                 raise HttpRefusal(503, 503, "too many live pages are open")
-            make = partial(self._made, person, _parts_of(target.path), query)
+            make = partial(self._made, person, _parts_of(target.path), query, only_live=True)
             return await self.live.send(request, make)
 
     async def _asset(self, context: RequestContext, request: web.Request) -> web.StreamResponse:
@@ -137,10 +137,18 @@ class ConsoleRoutes:
         except ValueError:
             raise HttpRefusal(400, 400, "the form is malformed") from None
 
-    async def _made(self, person: Person, path: tuple[str, ...], query: Mapping[str, str]) -> Page:
+    async def _made(
+        self,
+        person: Person,
+        path: tuple[str, ...],
+        query: Mapping[str, str],
+        *,
+        only_live: bool = False,
+    ) -> Page:
         area, rest = (path[0], path[1:]) if path else ("", ())
         make = PAGES.get(area)
-        asked = PageRequest(person, rest, query, self._tokens.make(str(person.principal)))
+        token = self._tokens.make(str(person.principal))
+        asked = PageRequest(person, rest, query, token, only_live)
         if make is None:
             return _missing_page(f"there is no page /{'/'.join(path)}")
         try:

@@ -48,6 +48,8 @@ class PageRequest:
     query: Mapping[str, str] = field(default_factory=dict)
     token: str = ""
     """The token that forms of this page carry."""
+    only_live: bool = False
+    """Whether no section is shown but the live ones, so that costly others need not be made."""
 
     def asked(self, name: str, default: str = "") -> str:
         """Return a value of the query, without the blanks around it."""

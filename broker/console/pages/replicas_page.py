@@ -54,8 +54,11 @@ async def replica_sections(
 ) -> list[Section]:
     """Return what is on the move, the form that cancels it, and the forms that plan and move."""
     moving = await _moving(parts, request, topic)
+    live = Section("moving", panel("On the move", *moving), live=True)
+    if request.only_live:  # A plan for 100,000 partitions takes hundreds of milliseconds.
+        return [live]
     return [
-        Section("moving", panel("On the move", *moving), live=True),
+        live,
         Section("cancel", unfolding("Cancel moves", _cancel_form(request, topic))),
         Section("plan", panel("Move replicas", *_planned(parts, request, topic))),
     ]

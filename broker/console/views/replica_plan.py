@@ -65,7 +65,7 @@ def read_plan(text: str) -> Plan:
     """
     plan: dict[int, Replicas] = {}
     for line in filter(None, map(str.strip, text.splitlines())):
-        found = _LINE.fullmatch(re.sub(r"\s*,\s*", ",", line))
+        found = _LINE.fullmatch(",".join(map(str.strip, line.split(","))))
         if found is None:
             raise BadPlan(f"{line[:80]!r}: a line must be like 0: 2,3,1")
         partition = int(found["partition"])
@@ -91,7 +91,7 @@ def chosen_partitions(text: str, count: int) -> Collection[int]:
     """
     if not text.strip():
         return range(count)
-    chosen: set[int] = set()
+    is_chosen = bytearray(count)
     for item in map(str.strip, text.split(",")):
         found = _RANGE.fullmatch(item)
         if found is None:
@@ -99,8 +99,8 @@ def chosen_partitions(text: str, count: int) -> Collection[int]:
         first, last = int(found["first"]), int(found["last"] or found["first"])
         if not first <= last < count:
             raise BadPlan(f"{item}: the partitions are 0 to {count - 1}")
-        chosen.update(range(first, last + 1))
-    return sorted(chosen)
+        is_chosen[first : last + 1] = b"\x01" * (last + 1 - first)
+    return [one for one in range(count) if is_chosen[one]]
 
 
 def new_copies(topic: Topic, plan: Plan) -> int:

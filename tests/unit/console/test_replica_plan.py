@@ -1,7 +1,14 @@
 """Plans that move replicas: what is proposed, and what a person may write."""
 
+import time
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from quorate.broker.console.asking.person import Person
+from quorate.broker.console.pages.page import PageRequest
+from quorate.broker.console.pages.replicas_page import replica_sections
 from quorate.broker.console.views.replica_plan import (
     MOVES_MAX,
     BadPlan,
@@ -11,6 +18,7 @@ from quorate.broker.console.views.replica_plan import (
     proposed_plan,
     read_plan,
 )
+from quorate.broker.security.principal import ANONYMOUS
 from quorate.common.types import (
     BrokerId,
     ControllerEpoch,
@@ -85,3 +93,29 @@ def test_partitions_are_chosen_by_numbers_and_ranges() -> None:
     for bad in ("3-2", "5", "0-5", "x", "1,", "-1", "9999999999"):
         with pytest.raises(BadPlan):
             chosen_partitions(bad, 5)
+
+
+@pytest.mark.parametrize("text", ["0: 1{}x", "0{}x", "0:{}x", "0: 1,{}x"])
+def test_a_line_of_blanks_does_not_hold_the_broker(text: str) -> None:
+    """Whoever logs in may send one, of a megabyte."""
+    begun_s = time.process_time()
+    with pytest.raises(BadPlan, match="must be like"):
+        read_plan(text.format(" " * 50_000))
+    assert time.process_time() - begun_s < 1
+
+
+def test_ranges_that_are_named_again_and_again_do_not_hold_the_broker() -> None:
+    """An address has room for a thousand of them."""
+    begun_s = time.process_time()
+    assert len(chosen_partitions(",".join(["0-99999"] * 1_000), 100_000)) == 100_000
+    assert time.process_time() - begun_s < 1
+
+
+async def test_no_plan_is_made_again_for_a_page_that_is_open() -> None:
+    """The parts of the console that a plan is made of are not there: nothing asks for them."""
+    rights = SimpleNamespace(may_cluster=lambda *_, **__: False)
+    parts: Any = SimpleNamespace(rights=lambda _person: rights)
+    query = {"broker-2": "1"}
+    request = PageRequest(Person(ANONYMOUS, "127.0.0.1"), query=query, only_live=True)
+    sections = await replica_sections(parts, request, topic((1, 2)))
+    assert [(one.name, one.live) for one in sections] == [("moving", True)]
