@@ -40,6 +40,12 @@ def check_folder_fields(fields: Sequence[PartitionField]) -> None:
                 f"sink.partition.by has {field}: files lie by topic and partition anyway, and "
                 "offset and timestamp would make a folder for every record; use hour or day"
             )
+        if field.source.startswith("_"):
+            raise ConfigError(
+                f"sink.partition.by has {field}: readers of Parquet, and the pipeline itself, skip "
+                "folders whose names begin with an underscore; transform.sql may name the column "
+                "otherwise"
+            )
     names = [name.lower() for name in folder_columns(fields)]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(f"sink.partition.by makes more than one folder {', '.join(twice)}")

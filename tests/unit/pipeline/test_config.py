@@ -79,6 +79,8 @@ def test_the_source_takes_the_options_of_the_format() -> None:
         ({"sink.partition.by": "bucket(4,key)"}, "buckets are of tables"),
         ({"sink.partition.by": "identity(Offset)"}, "a folder for every record"),
         ({"sink.partition.by": "identity(partition)"}, "lie by topic and partition anyway"),
+        ({"sink.partition.by": "identity(_id)"}, "names begin with an underscore"),
+        ({"sink.partition.by": "day(_at)"}, "names begin with an underscore"),
         ({"sink.partition.by": "identity(a),identity(A)"}, "more than one folder a"),
         ({"run.lease.ms": 10}, "must be at least 1000"),
         ({"source.subscribe": ["a"]}, "must be text or a number"),
