@@ -27,13 +27,13 @@ async def create_acl(parts: ConsoleParts, person: Person, form: Form) -> list[Ou
 
 async def delete_acl(parts: ConsoleParts, person: Person, form: Form) -> list[Outcome]:
     """Remove exactly one entry: every field of the filter is given."""
-    principal = form.text("principal")
+    principal = form.exact("principal")
     entry = {
         "resource_type_filter": form.number("resource_type", 2, 127),
-        "resource_name_filter": form.text("resource_name"),
+        "resource_name_filter": form.exact("resource_name"),
         "pattern_type_filter": form.number("pattern_type", 3, 4),
         "principal_filter": principal,
-        "host_filter": form.text("host"),
+        "host_filter": form.exact("host"),
         "operation": form.number("operation", 2, 127),
         "permission_type": form.number("permission", 2, 127),
     }

@@ -28,6 +28,17 @@ class Form:
             raise BadForm(f"{name.replace('_', ' ')} is missing")
         return default
 
+    def exact(self, name: str) -> str:
+        """Return a field that names an existing thing, with the blanks that the name has.
+
+        A client may name a group `` orders``: what is done to it must not be done to ``orders``.
+
+        Raises:
+            BadForm: it is missing or empty.
+        """
+        self.text(name)
+        return self.raw(name)
+
     def raw(self, name: str) -> str:
         """Return a field as it is; empty if it is missing."""
         return self._fields.get(name, "")
@@ -86,7 +97,7 @@ class Form:
         Raises:
             BadForm: they have not.
         """
-        if self._fields.get("confirmed", "").strip() != name:
+        if self._fields.get("confirmed", "").strip() != name.strip():
             raise BadForm(f"type {name} to confirm that it is to be deleted")
 
 

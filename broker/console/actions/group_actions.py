@@ -19,7 +19,7 @@ _BOUNDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
 async def reset_offsets(parts: ConsoleParts, person: Person, form: Form) -> list[Outcome]:
-    group = form.text("group")
+    group = form.exact("group")
     described = await describe_group(parts, person, group)
     if described.members:
         raise BadForm(f"group {group} has {len(described.members)} members: stop them first")
@@ -113,7 +113,7 @@ async def _offsets(
 
 
 async def delete_group(parts: ConsoleParts, person: Person, form: Form) -> list[Outcome]:
-    group = form.text("group")
+    group = form.exact("group")
     form.require_confirmed(group)
     at = parts.requests.coordinator_of_group(group)
     answer = await parts.requests.ask(person, DELETE_GROUPS, {"groups_names": [group]}, at)

@@ -23,11 +23,15 @@ async def set_quota(parts: ConsoleParts, person: Person, form: Form) -> list[Out
 async def remove_quota(parts: ConsoleParts, person: Person, form: Form) -> list[Outcome]:
     key = form.text("key")
     change = {"key": key, "value": _NOT_USED, "remove": True}
-    return await _alter(parts, person, _entity(form), change, f"{key} is not set here any more")
+    return await _alter(
+        parts, person, _entity(form, exact=True), change, f"{key} is not set here any more"
+    )
 
 
-def _entity(form: Form) -> list[Message]:
+def _entity(form: Form, *, exact: bool = False) -> list[Message]:
     """Return for whom the quota is. A ticked box means the default: all that have no own quota.
+
+    The name of one that is there already is ``exact``: it may have blanks around it.
 
     Raises:
         BadForm: nobody is named, or somebody and the default.
@@ -35,6 +39,8 @@ def _entity(form: Form) -> list[Message]:
     entity: list[Message] = []
     for kind, name in ENTITY_FIELDS.items():
         given, is_default = form.text(name, ""), form.is_on(f"default_{name}")
+        if given and exact:
+            given = form.exact(name)
         if given and is_default:
             raise BadForm(f"{kind} {given!r}: give a name or choose the default, not both")
         if given or is_default:

@@ -38,7 +38,7 @@ async def create_user(parts: ConsoleParts, person: Person, form: Form) -> list[O
 
 async def change_password(parts: ConsoleParts, person: Person, form: Form) -> list[Outcome]:
     """Set a password for all mechanisms that the user has."""
-    user, password = form.text("user"), _password(form)
+    user, password = form.exact("user"), _password(form)
     known = await _require_known(parts, person, user)
     credentials = [
         await _credential(parts, user, BY_NUMBER[one["mechanism"]], password, one["iterations"])
@@ -48,7 +48,7 @@ async def change_password(parts: ConsoleParts, person: Person, form: Form) -> li
 
 
 async def delete_user(parts: ConsoleParts, person: Person, form: Form) -> list[Outcome]:
-    user = form.text("user")
+    user = form.exact("user")
     form.require_confirmed(user)
     known = await _require_known(parts, person, user)
     deletions = [{"name": user, "mechanism": one["mechanism"]} for one in known]

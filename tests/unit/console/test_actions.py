@@ -197,3 +197,10 @@ async def test_all_moves_of_a_topic_are_cancelled_or_one() -> None:
         (topic,) = parts.asked["alter_partition_reassignments"]["topics"]
         assert [one["partition_index"] for one in topic["partitions"]] == cancelled
         assert all(one["replicas"] is None for one in topic["partitions"])
+
+
+async def test_what_is_deleted_is_what_has_that_name_with_its_blanks() -> None:
+    parts = _Parts(alter_client_quotas=altered("entries"))
+    await carried_out(remove_quota, parts, user=" alice", key="producer_byte_rate")
+    (entry,) = parts.asked["alter_client_quotas"]["entries"]
+    assert entry["entity"] == [{"entity_type": "user", "entity_name": " alice"}]

@@ -31,6 +31,15 @@ def test_a_deletion_is_confirmed_by_its_name() -> None:
         Form({"confirmed": "order"}).require_confirmed("orders")
 
 
+def test_a_thing_is_named_with_the_blanks_that_its_name_has() -> None:
+    """Else a client that names a group so would have somebody delete another one."""
+    form = Form({"group": " orders", "confirmed": "orders", "none": " "})
+    assert form.exact("group") == " orders"
+    form.require_confirmed(" orders")
+    with pytest.raises(BadForm, match="none is missing"):
+        form.exact("none")
+
+
 def test_a_token_is_good_for_its_person_and_some_hours() -> None:
     now = 1_000.0
     tokens = FormTokens(b"key", lambda: now)
