@@ -283,7 +283,8 @@ class LogWriter:
         self.check_works()
 
     async def wait_for_flush(self, stored_log: StoredLog, offset: int) -> None:
-        """Wait until the log is durable up to ``offset``, or the disk is full.
+        """Wait until the log is durable up to ``offset``, or up to its end if it was truncated or
+        deleted meanwhile, or the disk is full.
 
         Whoever appends much without anybody waiting for it waits by this for what it appended
         before. Otherwise everybody who appends behind it would wait for all of that.
@@ -291,7 +292,10 @@ class LogWriter:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        while stored_log.flushed_offset < offset and not self.space.is_full:
+        while (
+            stored_log.flushed_offset < min(offset, stored_log.log_end_offset)
+            and not self.space.is_full
+        ):
             self.check_works()
             commit: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._wait_for_commit.append(commit)

@@ -248,6 +248,18 @@ async def test_wait_for_flush_returns_when_the_log_is_durable_so_far(
         assert log.flushed_offset == 2
 
 
+async def test_wait_for_flush_ends_with_the_log(tmp_path: Path) -> None:
+    """The topic of a replica that is being moved may be deleted. Other moves wait behind it."""
+    async with opened(tmp_path) as store:
+        log, other, writer = store.create(), store.create("other"), store.store.writer
+        log.append_as_leader(batch(2), EPOCH)
+        waiting = asyncio.create_task(writer.wait_for_flush(log, 2))
+        await asyncio.gather(asyncio.create_task(store.store.delete(log.tip)))
+        other.append_as_leader(batch(2), EPOCH)
+        await writer.settle()
+        await asyncio.wait_for(waiting, 10)
+
+
 async def test_wait_for_flush_ends_with_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
