@@ -14,6 +14,7 @@ from pyspark.sql.types import StructField, StructType
 
 from quorate.common.configuration import ConfigError
 from quorate.common.table_keys import TABLE_DEAD_LETTER_TOPIC, TABLE_VALUE_FORMAT
+from quorate.spark.errors import SchemaError
 from quorate.spark.options.given_options import GivenOptions
 from quorate.spark.options.option_declaration import Scope
 from quorate.spark.options.option_table import INCLUDE_HEADERS
@@ -21,6 +22,7 @@ from quorate.spark.options.read_options import ReadOptions, read_options_of
 from quorate.spark.options.typed_options import read_typed_options
 from quorate.spark.reading.batch_reader import QuorateReader
 from quorate.spark.schema import source_schema
+from quorate.spark.typed.text_format import TextFormat
 from quorate.spark.typed.typed_columns import TypedColumns, TypedSelection, plan_columns
 from quorate.tables.write_mode import KEY, RAW_KEY
 
@@ -81,9 +83,21 @@ def _keyed(reading: ReadOptions, typed: TypedColumns | None, *, include_headers:
     columns = typed.schema(include_headers=include_headers)
     selection = typed.select(columns, include_headers=include_headers)
     schema, reader = _arrow(columns), QuorateReader(reading, _whole(selection))
-    if schema.field(KEY).type not in (pa.binary(), pa.string()):
+    if RAW_KEY in map(str.lower, schema.names):
+        raise SchemaError(
+            f"the value has a field {RAW_KEY!r}, the name of the column with the bytes of the key: "
+            "leave the field out by valueFields"
+        )
+    if not _has_bytes_of_key(typed):
         schema = schema.append(pa.field(RAW_KEY, pa.binary()))
     return RowPlan(schema, reader, selection, is_keyed=True)
+
+
+def _has_bytes_of_key(typed: TypedColumns) -> bool:
+    """Return whether the column ``key`` has what is in the log. A text that was decoded by a schema
+    is not: its bytes begin with the id of the schema, or are a text of JSON."""
+    formats = (column.format for column in typed.columns if column.name == KEY)
+    return all(isinstance(one, TextFormat) for one in formats)
 
 
 def _whole(selection: TypedSelection) -> StructType:

@@ -11,6 +11,7 @@ import pytest
 from quorate.common.configuration import ConfigError
 from quorate.common.topic_partition import TopicPartition
 from quorate.pipeline.pipeline_errors import PipelineError
+from quorate.spark.errors import SchemaError
 from quorate.spark.offset_ranges import OffsetRange
 from quorate.tables import latest_rows
 from quorate.tables.dead_letters import DeadLetters
@@ -96,6 +97,28 @@ def test_keys_that_are_strings_need_no_second_column(
     rows, keys = written(local_rows(cluster, None, **JSON, keyFormat="string"), tmp_path, offsets)
     assert [(row["key"], row["n"], "_key" in row) for row in rows] == [("a", 2, False)]
     assert keys == [b"a"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "key"), [('"string"', "a"), ('"bytes"', b"a")], ids=["string", "bytes"]
+)
+def test_keys_that_a_schema_makes_texts_are_told_apart_by_their_bytes(
+    schema: str, key: object, cluster: FakeRangeCluster, tmp_path: Path
+) -> None:
+    """The bytes in the log have more than the text, so it does not find the earlier rows."""
+    offsets = put(cluster, (b"\x02a", b'{"n":1}'), (b"\x02a", b'{"n":2}'))
+    typed = local_rows(cluster, None, **JSON, keyFormat="avro", keySchema=schema)
+    rows, keys = written(typed, tmp_path, offsets)
+    assert [(row["key"], row["n"], row["_key"]) for row in rows] == [(key, 2, b"\x02a")]
+    assert keys == [b"\x02a"]
+
+
+def test_a_field_with_the_name_of_the_column_of_key_bytes_is_refused(
+    cluster: FakeRangeCluster,
+) -> None:
+    options = {**JSON, "valueSchema": "_key int", "keyFormat": "string"}
+    with pytest.raises(SchemaError, match="the value has a field '_key'"):
+        local_rows(cluster, None, **options)
 
 
 def test_a_record_without_a_key_ends_the_batch_or_is_a_dead_letter(
