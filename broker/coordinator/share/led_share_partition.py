@@ -94,9 +94,11 @@ class LedSharePartition:
         self._loading: asyncio.Task[None] | None = None
         self._is_loaded = False
         self._is_over = False
-        self._waiting: dict[Wakeup, bool] = {}
-        """Who waits, the one who has waited longest first, and whether it has looked and found too
-        little."""
+        self._waiting: dict[Wakeup, int] = {}
+        """Who waits, the one who has waited longest first, and the number of news at which it has
+        looked and found too little."""
+        self._news = 0
+        """How often there was something new."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = NEVER_MS
         self._tasks = BackgroundTasks()
@@ -320,6 +322,10 @@ class LedSharePartition:
             await self._parts.dead_letters.write(self._source, change.dead)
         except KafkaError as error:
             return Answer(error.code, error.message)
+        except Exception:  # noqa: BLE001 - it is in the log
+            # Without an answer the records would belong to nobody for ever.
+            _log.exception("%s: dead letters are not written", self)
+            return Answer(errors_pb2.UNKNOWN_SERVER_ERROR, "dead letters are not written")
         return Answer()
 
     # -- time ------------------------------------------------------------------------------------
@@ -341,7 +347,8 @@ class LedSharePartition:
         self._timer = None
         if self._is_over:
             return
-        changes = self._state.expire(self._parts.clock.now_ms())
+        # Perhaps nobody has fetched since the configuration of the group was changed.
+        changes = self.state.expire(self._parts.clock.now_ms())
         if changes:
             self.write_later(changes)
             self.wake()
@@ -352,7 +359,7 @@ class LedSharePartition:
     def wait(self, waiting: Wakeup) -> None:
         """Wake ``waiting`` when there may be records, one of all who wait at a time. Who waits
         already keeps its place."""
-        self._waiting.setdefault(waiting, False)
+        self._waiting.setdefault(waiting, -1)
         self.hosted.fetch_waiters[self] = None
 
     def is_turn_of(self, waiting: Wakeup) -> bool:
@@ -360,15 +367,15 @@ class LedSharePartition:
         who have looked and found too little."""
         if self.is_reading:
             return False
-        first, has_looked = next(iter(self._waiting.items()))
-        return has_looked or first is waiting
+        first, looked_at = next(iter(self._waiting.items()))
+        return looked_at == self._news or first is waiting
 
     def wait_behind(self, waiting: Wakeup) -> None:
         """Have one who has looked and found too little wait behind all others; they look next."""
         if self._waiting.pop(waiting, None) is not None:
-            self._waiting[waiting] = True
+            self._waiting[waiting] = self._news
         first = next(iter(self._waiting.items()), None)
-        if first is not None and not first[1] and self.has_more:
+        if first is not None and first[1] != self._news and self.has_more:
             first[0].wake()
 
     def wait_no_more(self, waiting: Wakeup) -> None:
@@ -389,6 +396,7 @@ class LedSharePartition:
                 waiting.wake()
             return
         self._has_news = self.is_reading
+        self._news += 1
         first = next(iter(self._waiting), None)
         if first is not None and not self.is_reading:
             self._waiting[first] = False

@@ -184,6 +184,8 @@ class ShareLeader:
                 reading[one] = offset
         if not reading or wanted.max_records <= 0 or params.max_bytes <= 0:
             self._end_reading(reading)
+            for one in reading:
+                one.wait_behind(waiting)
             return outcomes
         try:
             found = await self._read(reading, params)

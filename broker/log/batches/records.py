@@ -102,10 +102,7 @@ def sized_field(records: bytes, at: int) -> bytes | None:
     Raises:
         UndecodableRecords: The field ends beyond the end of the records.
     """
-    raw, at = records[at], at + 1
-    if raw > _ONE_BYTE:
-        raw, at = _rest_of_varint(records, at, raw)
-    length = (raw >> 1) ^ -(raw & 1)
+    length, at = varint(records, at)
     if length < 0:
         return None
     if at + length > len(records):

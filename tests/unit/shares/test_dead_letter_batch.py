@@ -19,8 +19,10 @@ from quorate.broker.coordinator.share.dead_letters.dead_letter_place import (
     Place,
     place_of,
 )
-from quorate.broker.coordinator.share.dead_letters.source_records import decoded
+from quorate.broker.coordinator.share.dead_letters.source_records import PLAIN_BYTES_MAX, decoded
 from quorate.broker.coordinator.share.state.dead_records import DeadRecords, DeathReason
+from quorate.broker.log.batches.record_batch import own_batch
+from quorate.broker.log.batches.records import signed_varint
 from quorate.common.types import BrokerId, TopicId, TopicPartition
 from tests.support.metadata import topic_id_of
 from tests.support.record_batches import CODECS, CONTROL, Record, encode_batch
@@ -111,6 +113,23 @@ def test_kip_1191_a_batch_that_cannot_be_decoded_has_no_content() -> None:
     found = decoded([bad, encode_batch([Record(1)])], 0, 1)
     assert found.last == 1
     assert sorted(found.contents) == [1]
+
+
+def test_kip_1191_a_record_with_fewer_headers_than_it_says_has_no_content() -> None:
+    body = b"\0\0\0\1\1\2"  # No key, no value, and one header, which is not there.
+    records = signed_varint(len(body)) + body
+    found = decoded([own_batch(records, 1, 0), encode_batch([Record(1)])], 0, 1)
+    assert found.last == 1
+    assert sorted(found.contents) == [1]
+
+
+def test_kip_1191_what_few_bytes_decompress_to_is_bounded() -> None:
+    large = bytes(PLAIN_BYTES_MAX // 2)
+    batches = [encode_batch([Record(at, value=large)], codec="zstd") for at in range(6)]
+    found = decoded(batches, 0, 5)
+    assert found.last == 1
+    assert sorted(found.contents) == [0, 1]
+    assert sorted(decoded(batches[2:], 2, 5).contents) == [2, 3]
 
 
 # -- where they go ---------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from quorate.broker.common.errors import KafkaError
 from quorate.broker.config.share_groups import DEAD_LETTER_TOPIC_NAME_PREFIX
 from quorate.broker.config.topic_keys import TOPIC_DEAD_LETTERS_ENABLE, TopicKey
 from quorate.broker.coordinator.groups.shard_clock import ShardClock
+from quorate.broker.coordinator.share.dead_letters import dead_letters
 from quorate.broker.coordinator.share.dead_letters.dead_letter_batch import (
     BATCH_BYTES,
     Content,
@@ -30,10 +31,16 @@ from quorate.broker.coordinator.share.dead_letters.dead_letters import (
     DeadLetterParts,
     DeadLetters,
 )
-from quorate.broker.coordinator.share.dead_letters.source_records import decoded
+from quorate.broker.coordinator.share.dead_letters.source_records import (
+    SourceRecords,
+    decoded,
+    read_source,
+)
 from quorate.broker.coordinator.share.share_reads import found_batches
 from quorate.broker.coordinator.share.state.dead_records import DeadRecords, DeathReason
 from quorate.broker.quota.work_turns import WorkTurns
+from quorate.broker.replication.api import DeleteRecordsPartition
+from quorate.broker.replication.manager import ReplicaManager
 from quorate.common.configuration import ConfigKey, T
 from quorate.common.types import BrokerId, TopicPartition
 from quorate_proto.v1 import admin_pb2, errors_pb2
@@ -68,8 +75,13 @@ class FlushedLog(DeadLetterLog):
     def __init__(self, broker: BrokerReplicas, config: Config) -> None:
         super().__init__(broker.manager, config.of_topic)
         self._store = broker.store
+        self.refuses = False
+        self.takes_s = 0.0
 
     async def write(self, writes: Sequence[DeadLetterWrite]) -> list[int]:
+        if self.refuses:
+            return [errors_pb2.TOPIC_AUTHORIZATION_FAILED] * len(writes)
+        await asyncio.sleep(self.takes_s)
         writing = asyncio.create_task(super().write(writes))
         await asyncio.sleep(0)
         self._store.flush()
@@ -153,6 +165,17 @@ async def test_kip_1191_letters_copy_records_if_the_group_wants_it(world: World)
     assert [letter.value for letter in letters] == [b"b", b"c", b"d", None]
 
 
+async def test_kip_1191_what_the_log_still_has_is_copied_though_it_begins_later_now(
+    world: World,
+) -> None:
+    world.config.own["errors.deadletterqueue.copy.record.enable"] = "true"
+    await world.broker.produce("jobs", batch("a", "b", "c", "d"), acks=0)
+    world.broker.store.flush()
+    await world.broker.manager.delete_records([DeleteRecordsPartition(SOURCE.tp, 2)], 1_000)
+    await world.bury(0, 3)
+    assert [letter.value for letter in await world.written()] == [None, None, b"c", b"d"]
+
+
 async def test_kip_1191_without_a_topic_nothing_is_written(world: World) -> None:
     world.config.own.clear()
     assert not world.letters.are_on(SOURCE)
@@ -225,12 +248,10 @@ async def test_kip_1191_records_stay_while_the_topic_is_unavailable(world: World
 async def test_kip_1191_a_topic_is_given_up_after_a_while_and_trusted_again(world: World) -> None:
     partition = world.image.topics[TOPIC].partitions[0]
     partition.leader = BrokerId(-1)
-    with pytest.raises(KafkaError):
-        await world.bury(0, 0)
-    await pass_time(GIVE_UP_MS / 1000)
+    await be_given_up(world)
     before_ms = world._now_ms()
     await world.bury(1, 2)
-    assert world.missed() == {"unavailable": 2}
+    assert world.missed() == {"unavailable": 3}
     assert world._now_ms() - before_ms == SHORT_PATIENCE_MS
     partition.leader = BrokerId(1)
     await world.bury(3, 3)
@@ -238,6 +259,90 @@ async def test_kip_1191_a_topic_is_given_up_after_a_while_and_trusted_again(worl
     partition.leader = BrokerId(-1)
     with pytest.raises(KafkaError):
         await world.bury(4, 4)
+
+
+async def be_given_up(world: World) -> None:
+    """Have the topic fail for so long that a record leaves without a dead letter."""
+    tries = 0
+    while not world.missed():
+        tries += 1
+        try:
+            await world.bury(0, 0)
+        except KafkaError:
+            await pass_time(25)
+    assert tries == GIVE_UP_MS // 30_000 + 1
+
+
+async def test_kip_1191_a_failure_of_long_ago_says_nothing_of_the_topic_today(world: World) -> None:
+    partition = world.image.topics[TOPIC].partitions[0]
+    partition.leader = BrokerId(-1)
+    with pytest.raises(KafkaError):
+        await world.bury(0, 0)
+    await pass_time(3_600)
+    before_ms = world._now_ms()
+    with pytest.raises(KafkaError):
+        await world.bury(0, 0)
+    assert world._now_ms() - before_ms == PATIENCE_MS
+    assert not world.missed()
+
+
+async def test_kip_1191_a_partition_that_is_away_is_given_up_though_others_are_written_to(
+    world: World,
+) -> None:
+    topic = world.image.topics[TOPIC]
+    topic.partitions = (*topic.partitions, SimpleNamespace(leader=BrokerId(-1)))
+    away = SOURCE._replace(tp=TopicPartition("jobs", 1))
+    tries = 0
+    while not world.missed():
+        tries += 1
+        await world.bury(0, 0)
+        try:
+            await world.letters.write(away, [DeadRecords(0, 0, 1, DeathReason.REJECTED)])
+        except KafkaError:
+            await pass_time(25)
+        assert tries < 20
+    assert world.missed() == {"unavailable": 1}
+
+
+async def test_kip_1191_a_leader_that_does_not_know_the_topic_yet_is_asked_again(
+    world: World,
+) -> None:
+    """The topic has just been created, and other brokers learn that later."""
+    world.log.refuses = True
+    burying = asyncio.create_task(world.bury(0, 0))
+    await pass_time(0.5)
+    world.log.refuses = False
+    await burying
+    assert offsets(await world.written()) == [0]
+    assert not world.missed()
+
+
+async def test_kip_1191_many_dead_letters_may_take_longer_than_one(world: World) -> None:
+    world.log.takes_s = 3.0
+    await world.bury(0, 9_999)
+    assert asyncio.get_running_loop().time() * 1000 > 2 * PATIENCE_MS
+    assert world.letters.figures.written == 10_000
+
+
+async def test_kip_1191_a_batch_is_read_once_for_all_of_its_dead_records(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.config.own["errors.deadletterqueue.copy.record.enable"] = "true"
+    await world.broker.produce("jobs", batch(*map(str, range(20))), acks=0)
+    world.broker.store.flush()
+    reads: list[int] = []
+
+    async def counted(
+        replicas: ReplicaManager, source: Source, first: int, last: int
+    ) -> SourceRecords:
+        reads.append(first)
+        return await read_source(replicas, source, first, last)
+
+    monkeypatch.setattr(dead_letters, "read_source", counted)
+    dead = [DeadRecords(at, at, 1, DeathReason.REJECTED) for at in range(1, 20, 2)]
+    await world.letters.write(SOURCE, dead)
+    assert [one.value for one in await world.written()] == [b"%d" % at for at in range(1, 20, 2)]
+    assert reads == [1]
 
 
 async def test_kip_1191_many_dead_letters_come_in_several_batches(world: World) -> None:

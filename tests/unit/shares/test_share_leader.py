@@ -423,3 +423,57 @@ async def test_kip_1191_a_record_is_delivered_until_its_dead_letter_can_be_writt
     assert not (await world.fetch(wait_ms=60_000)).acquired
     assert world.dead_letters.written == [DeadRecords(0, 0, 7, DeathReason.DELIVERED_TOO_OFTEN)]
     assert world.states.kept[KEY].start_offset == 1
+
+
+async def test_kip_1191_what_goes_wrong_with_a_dead_letter_keeps_no_record_for_ever(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> None:
+        raise IndexError("told to fail")
+
+    world.dead_letters.on = True
+    monkeypatch.setattr(world.dead_letters, "write", broken)
+    await world.produce("a")
+    await world.fetch()
+    with pytest.raises(KafkaError):
+        await world.say(REJECT, 0, 0)
+    monkeypatch.undo()
+    await world.say(REJECT, 0, 0)
+    assert world.states.kept[KEY].start_offset == 1
+
+
+async def test_kip_1191_a_lock_ends_by_the_configuration_of_that_time(world: World) -> None:
+    await world.produce("a")
+    for delivery in range(1, 6):
+        await world.fetch(wait_ms=60_000)
+        assert (await world.fetch(B)).acquired == (), delivery
+    world.dead_letters.on = True
+    await pass_time(LOCK_S + 1)
+    assert [one.delivery_count for one in world.dead_letters.written] == [5]
+
+
+# -- turns -----------------------------------------------------------------------------------------
+
+
+async def test_kip_932_who_wants_more_does_not_keep_records_from_another(world: World) -> None:
+    patient = asyncio.create_task(world.fetch(A, wait_ms=60_000, min_bytes=1_000))
+    await pass_time(0.1)
+    other = asyncio.create_task(world.fetch(B, wait_ms=60_000))
+    await pass_time(0.1)
+    await world.produce("a")
+    await pass_time(1.0)
+    assert other.done()
+    assert list((await other).acquired) == taken(0, 0)
+    patient.cancel()
+
+
+async def test_kip_932_who_wants_no_record_keeps_none_from_another(world: World) -> None:
+    nothing = asyncio.create_task(world.fetch(A, records=0, wait_ms=60_000))
+    await pass_time(0.1)
+    other = asyncio.create_task(world.fetch(B, wait_ms=60_000))
+    await pass_time(0.1)
+    await world.produce("a")
+    await pass_time(1.0)
+    assert other.done()
+    assert list((await other).acquired) == taken(0, 0)
+    nothing.cancel()

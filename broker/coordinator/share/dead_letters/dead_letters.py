@@ -45,10 +45,12 @@ from quorate.common.types import NO_BROKER
 from quorate_proto.v1 import errors_pb2
 
 PATIENCE_MS: Final = 5_000
-"""How long one write is tried again: an election of another leader takes less. A member whose
+"""How long one batch is tried again: an election of another leader takes less. A member whose
 rejection waits for it is answered before its request times out."""
 GIVE_UP_MS: Final = 300_000
 """How long a topic may be unavailable before records leave their groups without dead letters."""
+COUNTED_MS: Final = 60_000
+"""The most that the time between two tries counts: nobody knows what was in between."""
 SHORT_PATIENCE_MS: Final = 500
 """How long a write to a topic is tried that was given up."""
 WRITES_PER_TOPIC: Final = 4
@@ -67,6 +69,8 @@ _TRY_AGAIN: Final = frozenset(
         errors_pb2.BROKER_NOT_AVAILABLE,
         errors_pb2.KAFKA_STORAGE_ERROR,
         errors_pb2.UNKNOWN_SERVER_ERROR,
+        # The leader does not know yet what this broker knows: that the topic takes dead letters.
+        errors_pb2.TOPIC_AUTHORIZATION_FAILED,
     }
 )
 """The errors that pass without a change of the configuration. ``KAFKA_STORAGE_ERROR`` is that of a
@@ -83,6 +87,23 @@ class DeadLetterParts(NamedTuple):
     clock: ShardClock
 
 
+_Way = tuple[str, int]
+"""A dead letter topic, and the partition of the source: both determine the partition that is
+written to. So a partition that can be written to does not hide one that cannot."""
+
+
+class _Failing(NamedTuple):
+    """What is known of a way since a write last succeeded."""
+
+    unavailable_ms: int
+    failed_ms: int
+    """When the last write failed."""
+
+    @property
+    def is_given_up(self) -> bool:
+        return self.unavailable_ms >= GIVE_UP_MS
+
+
 class DeadLetters:
     """The dead letters of one broker. All methods run on the event loop."""
 
@@ -90,8 +111,7 @@ class DeadLetters:
         self._parts = parts
         self.figures = DeadLetterFigures(parts.clock.now_ms)
         self._slots: dict[str, asyncio.Semaphore] = {}
-        self._failing_since_ms: dict[str, int] = {}
-        """When writing to a topic failed first since it last succeeded."""
+        self._failing: dict[_Way, _Failing] = {}
 
     def close(self) -> None:
         """Write nothing more. Records whose dead letters are not written stay in their groups."""
@@ -112,37 +132,47 @@ class DeadLetters:
         if not dead or not topic:
             return
         records = sum(one.records for one in dead)
+        way = topic, source.tp.partition
+        patience_s = self._patience_ms(way) / 1000
         slot = self._slots.setdefault(topic, asyncio.Semaphore(WRITES_PER_TOPIC))
         self.figures.waiting += records
         try:
-            async with asyncio.timeout(self._patience_ms(topic) / 1000), slot:
-                await self._write(source, dead)
+            async with asyncio.timeout(patience_s) as limit, slot:
+                async for _ in self._write(source, dead):
+                    self._failing.pop(way, None)
+                    limit.reschedule(asyncio.get_running_loop().time() + patience_s)
         except Refused as refused:
             self.figures.miss(source, dead, CONFIGURATION, str(refused))
         except (TimeoutError, KafkaError) as error:
-            if not self._is_given_up(topic):
+            if not self._failed(way).is_given_up:
                 raise KafkaError(
                     errors_pb2.COORDINATOR_NOT_AVAILABLE,
                     f"dead letters are not written to {topic} now: {str(error) or 'it takes long'}",
                 ) from error
             self.figures.miss(source, dead, UNAVAILABLE, f"{topic} was unavailable for too long")
         else:
-            self._failing_since_ms.pop(topic, None)
             self.figures.written += records
         finally:
             self.figures.waiting -= records
 
-    def _patience_ms(self, topic: str) -> int:
-        given_up = topic in self._failing_since_ms and self._is_given_up(topic)
-        return SHORT_PATIENCE_MS if given_up else PATIENCE_MS
+    def _patience_ms(self, way: _Way) -> int:
+        known, now_ms = self._failing.get(way), self._parts.clock.now_ms()
+        is_hopeless = known is not None and known.is_given_up
+        if known is not None and is_hopeless and now_ms - known.failed_ms < COUNTED_MS:
+            return SHORT_PATIENCE_MS
+        return PATIENCE_MS
 
-    def _is_given_up(self, topic: str) -> bool:
-        """Return whether a topic, to which writing fails now, has been unavailable for too long."""
+    def _failed(self, way: _Way) -> _Failing:
+        """Note that writing fails now. A failure of long ago does not count as the time since."""
         now_ms = self._parts.clock.now_ms()
-        return now_ms - self._failing_since_ms.setdefault(topic, now_ms) >= GIVE_UP_MS
+        before = self._failing.get(way, _Failing(0, now_ms))
+        since_ms = min(now_ms - before.failed_ms, COUNTED_MS)
+        failing = self._failing[way] = _Failing(before.unavailable_ms + since_ms, now_ms)
+        return failing
 
-    async def _write(self, source: Source, dead: Sequence[DeadRecords]) -> None:
-        """Write dead letters, and try again until the caller's time is over.
+    async def _write(self, source: Source, dead: Sequence[DeadRecords]) -> AsyncIterator[None]:
+        """Write dead letters, and try again until the caller's time is over. Yield after each
+        batch, so that many of them may take longer than one.
 
         Raises:
             Refused: they cannot be written before a configuration changes.
@@ -156,6 +186,7 @@ class DeadLetters:
                     raise Refused(f"{place.tp} refuses them: {error_name(code)}")
                 await asyncio.sleep(next(pauses, _PAUSES_S[-1]))
                 place = await self._parts.topics.place_for(source)
+            yield
 
     async def _write_batch(self, place: Place, batch: bytes) -> int:
         if place.leader == NO_BROKER:
@@ -168,18 +199,22 @@ class DeadLetters:
     ) -> AsyncIterator[bytes]:
         """Yield the dead letters in batches. Thousands of them are encoded in turns."""
         batch = DeadLetterBatch(bytes_max)
+        found = SourceRecords(-1, {})
         for run in dead:
             first = run.first
             while first <= run.last:
-                found = await self._contents(source, first, run.last)
-                async for offset in self._parts.turns.through(range(first, found.last + 1)):
+                if found.last < first:
+                    # Ranges of single records may lie in one batch: it is not read for each.
+                    found = await self._contents(source, first, dead[-1].last)
+                last = min(found.last, run.last)
+                async for offset in self._parts.turns.through(range(first, last + 1)):
                     headers = headers_of(source, run, offset)
                     content = found.contents.get(offset, NOTHING)
                     if not batch.add(headers, content):
                         yield batch.encoded(self._parts.clock.wall_ms())
                         batch = DeadLetterBatch(bytes_max)
                         batch.add(headers, content)
-                first = found.last + 1
+                first = last + 1
         yield batch.encoded(self._parts.clock.wall_ms())
 
     async def _contents(self, source: Source, first: int, last: int) -> SourceRecords:

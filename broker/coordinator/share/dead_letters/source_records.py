@@ -7,9 +7,10 @@ from typing import Final, NamedTuple
 
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.coordinator.share.dead_letters.dead_letter_batch import Content, Source
-from quorate.broker.coordinator.share.share_reads import FoundBatch, found_batches
+from quorate.broker.coordinator.share.share_reads import found_batches
 from quorate.broker.log.batches.codecs import UndecodableRecords
 from quorate.broker.log.batches.own_records import Header
+from quorate.broker.log.batches.record_batch import BatchHeader
 from quorate.broker.log.batches.records import plain_records, sized_field, varint, walk
 from quorate.broker.replication.api import Bytes, FetchParams, FetchPartition
 from quorate.broker.replication.manager import ReplicaManager
@@ -19,7 +20,7 @@ READ_BYTES: Final = 1 << 20
 """The bytes that are read at a time. A larger batch comes whole."""
 PLAIN_BYTES_MAX: Final = 16 << 20
 """The most bytes that a batch may have without compression. The dead letters of others have no
-content."""
+content. Of several batches, no further one is decoded once they have so many."""
 
 
 _SMALL_BYTES: Final = 16 << 10
@@ -52,6 +53,8 @@ async def read_source(
     code = outcome.error_code
     if code and code != errors_pb2.OFFSET_OUT_OF_RANGE:
         raise KafkaError(code, f"{source.tp} cannot be read at offset {first}")
+    if code and first < outcome.log_start_offset <= last:
+        return SourceRecords(outcome.log_start_offset - 1, {})
     if not outcome.size:
         return SourceRecords(last, {})
     if outcome.size <= _SMALL_BYTES and not _is_compressed(outcome.chunks):
@@ -67,22 +70,27 @@ def decoded(chunks: Sequence[Bytes], first: int, last: int) -> SourceRecords:
     """Return the records from ``first`` to ``last`` that are in ``chunks``."""
     contents: dict[int, Content] = {}
     read_to = first - 1
-    for batch in found_batches(chunks):
-        if batch.header.base_offset > last:
+    room = PLAIN_BYTES_MAX
+    for header, data in found_batches(chunks):
+        if header.base_offset > last:
             return SourceRecords(last, contents)
-        read_to = min(last, batch.header.last_offset)
+        if room <= 0:
+            break  # Few compressed bytes may be very many; the rest is read next time.
+        read_to = min(last, header.last_offset)
+        if header.is_control:
+            continue
         try:
-            contents.update(_records(batch, first, last))
+            plain = plain_records(header, data, PLAIN_BYTES_MAX)
+            room -= len(plain)
+            contents.update(_records(header, plain, first, last))
         except UndecodableRecords:
             continue
     return SourceRecords(max(read_to, first), contents)
 
 
-def _records(batch: FoundBatch, first: int, last: int) -> Iterator[tuple[int, Content]]:
-    header = batch.header
-    if header.is_control:
-        return
-    plain = plain_records(header, batch.data, PLAIN_BYTES_MAX)
+def _records(
+    header: BatchHeader, plain: bytes, first: int, last: int
+) -> Iterator[tuple[int, Content]]:
     for _, _, end, _, delta, key_at, key_length, _ in walk(plain, header.record_count):
         offset = header.base_offset + delta
         if offset > last:
