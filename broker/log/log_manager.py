@@ -33,8 +33,8 @@ from quorate.broker.log.stored.log_state import LogState, empty_log
 from quorate.broker.log.stored.retention import SegmentTimes, segment_times
 from quorate.broker.log.stored.stored_log import LogReads, OnDamaged, StoredLog
 from quorate.broker.log.writing.disk_space import DiskReserve, DiskSpace, OnRoom
+from quorate.broker.log.writing.group_commit import InlineCommit, SyncedCommit
 from quorate.broker.log.writing.housekeeping import Housekeeping
-from quorate.broker.log.writing.inline_commit import InlineCommit
 from quorate.broker.log.writing.journal import CreateSegment, Journal, create_segment
 from quorate.broker.log.writing.live_segments import LiveSegments
 from quorate.broker.log.writing.log_writer import (
@@ -44,7 +44,6 @@ from quorate.broker.log.writing.log_writer import (
     OnFailed,
     OnFlushed,
 )
-from quorate.broker.log.writing.synced_commit import SyncedCommit
 from quorate.common.invariants import BrokenInvariant
 from quorate.common.types import TopicIdPartition
 

@@ -17,8 +17,7 @@ from quorate.broker.log.log_manager import LogCallbacks, LogManager
 from quorate.broker.log.options import LogOptions
 from quorate.broker.log.recovery.recovery import recover_logs
 from quorate.broker.log.writing.disk_space import DiskReserve
-from quorate.broker.log.writing.group_commit import CommitCallbacks, GroupCommit
-from quorate.broker.log.writing.inline_commit import InlineCommit
+from quorate.broker.log.writing.group_commit import CommitCallbacks, GroupCommit, InlineCommit
 from quorate.broker.log.writing.journal import Journal
 from quorate.broker.log.writing.write_operations import WriteOperation
 from quorate.common.types import TopicIdPartition

@@ -12,9 +12,9 @@ import pytest
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.log import PartitionLog
 from quorate.broker.log.segments.segment import Segment
-from quorate.broker.log.writing import synced_commit
+from quorate.broker.log.writing import group_commit
+from quorate.broker.log.writing.group_commit import LITTLE_BATCHES, LITTLE_BYTES, DiskPace
 from quorate.broker.log.writing.journal import Journal
-from quorate.broker.log.writing.synced_commit import LITTLE_BATCHES, LITTLE_BYTES, DiskPace
 from quorate.broker.log.writing.write_operations import SegmentRoll, WriteOperation
 from tests.support.log_stores import EPOCH, OpenStore, batch, everything, opened
 
@@ -68,7 +68,7 @@ def committers(monkeypatch: pytest.MonkeyPatch) -> Committers:
 @pytest.fixture
 def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long the disk of the tests takes, it counts as quick."""
-    monkeypatch.setattr(synced_commit, "QUICK_S", 3600.0)
+    monkeypatch.setattr(group_commit, "QUICK_S", 3600.0)
 
 
 def test_the_loop_waits_for_a_quick_disk_again_at_once() -> None:
@@ -131,7 +131,7 @@ async def test_operations_that_take_long_go_to_the_thread(
 async def test_a_slow_disk_is_left_to_the_thread(
     tmp_path: Path, committers: Committers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(synced_commit, "QUICK_S", -3600.0)
+    monkeypatch.setattr(group_commit, "QUICK_S", -3600.0)
     async with opened(tmp_path) as store:
         log = await committers.until_by_the_loop(store)
         for seed in range(4):
