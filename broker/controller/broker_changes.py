@@ -59,11 +59,18 @@ class BrokerChanges:
         self._reported = BrokerTroubleReports()
         self._links = links
         self._due = False
+        self._accepts_losses_from_ms = 0
+        """Before that, no topic accepts a loss by itself: not all offline replicas are known."""
 
     def start(self) -> None:
         """Begin the tenure: decide all leadership again, by what is known of offline replicas now,
-        and once more when every broker has had the time to report."""
+        and once more when every broker has had the time to report.
+
+        Only those of members of ISRs can be presumed. Another replica that is offline would be
+        elected where a topic accepts a loss, in vain, so no loss is accepted until then.
+        """
         if self._reported.presume(self._images.image, _now_ms()):
+            self._accepts_losses_from_ms = _now_ms() + BELIEVED_MS
             loop = asyncio.get_running_loop()
             loop.call_later(BELIEVED_MS / 1000, self.reconsider_leadership)
         self.reconsider_leadership()
@@ -235,6 +242,8 @@ class BrokerChanges:
             settled.update(_changed(operations, results))
 
     def _unclean_allowed(self, topic: str) -> bool:
+        if _now_ms() < self._accepts_losses_from_ms:
+            return False
         return self._config.of_topic(topic, TOPIC_UNCLEAN_LEADER_ELECTION)
 
     async def _move_leaders(

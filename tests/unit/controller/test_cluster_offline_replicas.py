@@ -149,6 +149,24 @@ async def test_a_new_controller_believes_the_image_until_brokers_have_reported(
     assert leadership(cluster, "mended") == (3, (3,))
 
 
+async def test_a_new_controller_accepts_no_loss_before_it_knows_who_is_offline(
+    cluster: Cluster,
+) -> None:
+    """2 has all records, 3 fewer, and both are offline: to elect 3 would only shrink the ISR."""
+    await cluster.create_topic("orders", (2, 3), unclean_leader_election_enable="true")
+    cluster.change_isr("orders", 0, (2,))
+    await report(cluster, 3, "orders")
+    await report(cluster, 2, "orders")
+    assert leadership(cluster, "orders") == (NOBODY, (2,))
+    cluster.hand_over(1, 2)
+    await cluster.at_rest()
+    await report(cluster, 3, "orders")
+    await report(cluster, 2, "orders")
+    await pass_time(BELIEVED_MS / 1000 + 1)
+    await cluster.at_rest()
+    assert leadership(cluster, "orders") == (NOBODY, (2,))
+
+
 async def test_nobody_reports_offline_replicas_that_are_not_its_own(cluster: Cluster) -> None:
     await cluster.create_topic("orders", (2, 3))
     before = cluster.image.offset
