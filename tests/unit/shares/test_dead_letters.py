@@ -81,7 +81,7 @@ class FlushedLog(DeadLetterLog):
     async def write(self, writes: Sequence[DeadLetterWrite]) -> list[int]:
         if self.refuses:
             return [errors_pb2.TOPIC_AUTHORIZATION_FAILED] * len(writes)
-        await asyncio.sleep(self.takes_s)
+        await pass_time(self.takes_s)
         writing = asyncio.create_task(super().write(writes))
         await asyncio.sleep(0)
         self._store.flush()
