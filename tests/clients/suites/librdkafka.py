@@ -75,8 +75,8 @@ those that ask for it, where ``KAFKA_HOME`` has it (its ``libs``)."""
 
 
 def test_names(source: Path) -> list[str]:
-    """Return the tests of the checkout that may need a broker, in its order; not those from 8000 on,
-    which are run by hand."""
+    """Return the tests of the checkout that may need a broker, in its order, without those from
+    8000 on, which are run by hand."""
     return list(dict.fromkeys(_NAME.findall((source / "tests" / "test.c").read_text())))
 
 
