@@ -26,7 +26,7 @@ from quorate.tables.table_errors import TableError
 from quorate.tables.write_mode import identity_column
 
 KEPT_KEYS_BYTES: Final = 256 << 20
-"""How much of the column of keys is kept in memory, for each table."""
+"""The bytes of the column of keys that are kept in memory, for each table."""
 SMALL_FILE_BYTES: Final = 32 << 20
 """Files that are smaller are joined when they are written anew."""
 _TOPIC, _PARTITION = "topic", "partition"
@@ -47,12 +47,12 @@ class PresentFile:
     read: Callable[[Sequence[str] | None], Iterator[pa.RecordBatch]]
     """Reads the named columns, or all, in the order of the file."""
     handle: Any
-    """What the format removes the file by."""
+    """The handle by which the format removes the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """What takes earlier rows out of the table, once it is committed."""
+    """The change that takes earlier rows out of the table, once it is committed."""
 
     removed: Sequence[PresentFile] = ()
     """The files that go."""

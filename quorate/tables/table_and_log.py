@@ -37,7 +37,7 @@ from quorate.tables.write_mode import RAW_KEY, WriteMode, identity_column
 EARLIEST: Final = -2
 """The number of Spark's options for the beginning of a log."""
 _OF_VALUES: Final = ("value", "key", MODE.name.lower())
-"""How the names of options begin that say what keys and values are."""
+"""The beginnings of the names of options that say what keys and values are."""
 _TOMBSTONE: Final = "_is_tombstone"
 
 

@@ -91,7 +91,7 @@ class TablePosition:
     run_epoch: int = 0
     marks: Mapping[TopicPartition, Mark] = field(default_factory=dict)
     mode: WriteMode = WriteMode.APPEND
-    """What records have done to the table so far."""
+    """The mode by which records have changed the table so far."""
 
     def moved(
         self, run_epoch: int, marks: Mapping[TopicPartition, Mark], mode: WriteMode

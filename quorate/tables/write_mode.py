@@ -1,4 +1,4 @@
-"""How rows get into a table, and which column tells keys apart. It is pure."""
+"""The modes in which rows get into a table, and the column that tells keys apart. It is pure."""
 
 from collections.abc import Collection
 from enum import StrEnum
@@ -10,7 +10,7 @@ RAW_KEY: Final = "_key"
 
 
 class WriteMode(StrEnum):
-    """What a record does to a table. The names are the values of ``table.write.mode``."""
+    """The effect of a record on a table. The names are the values of ``table.write.mode``."""
 
     APPEND = "append"
     """Each record is a row."""

@@ -27,7 +27,7 @@ QUOTAS: Final[Mapping[str, str]] = MappingProxyType(
         CONNECTION_CREATION_RATE: "connections opened per second, of an address",
     }
 )
-"""What each quota limits, in words."""
+"""The limit that each quota sets, in words."""
 
 
 def named_entity(entity: Iterable[Message]) -> str:

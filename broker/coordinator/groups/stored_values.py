@@ -9,7 +9,7 @@ class RecordKey(Protocol):
 
     @property
     def kind(self) -> int:
-        """Which kind of value the record has."""
+        """The kind of value that the record has."""
 
 
 Key = TypeVar("Key", bound=RecordKey)

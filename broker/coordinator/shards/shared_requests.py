@@ -3,7 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final, Generic, TypeVar
+
+from quorate.common.types import BrokerId
 
 log: Final = logging.getLogger(__name__)
 
@@ -82,3 +85,30 @@ class SharedRequests(Generic[Item, Outcome]):
         for (_, outcome), result in outcomes:
             if not outcome.done():
                 outcome.set_result(result)
+
+
+class RequestsByBroker(Generic[Item, Outcome]):
+    """Shares requests of one kind to each of many brokers."""
+
+    def __init__(
+        self,
+        ask: Callable[[BrokerId, Sequence[Item]], Awaitable[Sequence[Outcome]]],
+        failed: Outcome,
+    ) -> None:
+        """``ask`` and ``failed`` are those of ``SharedRequests``, for the broker that is named."""
+        self._ask = ask
+        self._failed = failed
+        self._of: dict[BrokerId, SharedRequests[Item, Outcome]] = {}
+
+    def add(self, broker_id: BrokerId, item: Item) -> "asyncio.Future[Outcome]":
+        """Ask the broker for an item, as ``SharedRequests.add`` does."""
+        requests = self._of.get(broker_id)
+        if requests is None:
+            requests = SharedRequests(partial(self._ask, broker_id), self._failed)
+            self._of[broker_id] = requests
+        return requests.add(item)
+
+    def close(self) -> None:
+        """Cancel all waiting futures and requests."""
+        for requests in self._of.values():
+            requests.close()

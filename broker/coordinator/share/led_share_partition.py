@@ -51,7 +51,7 @@ _COORDINATOR_AWAY: Final = frozenset(
     }
 )
 CONFIGURED_FOR_MS: Final = 100
-"""How long the configuration of a group is taken as it was looked up."""
+"""The time for which the configuration of a group is taken as it was looked up."""
 _FENCED: Final = frozenset({errors_pb2.FENCED_LEADER_EPOCH, errors_pb2.FENCED_STATE_EPOCH})
 
 
@@ -88,17 +88,17 @@ class LedSharePartition:
         self._source = Source(key.group_id, hosted.tp, key.topic_id, self.leader_epoch)
         self._state = SharePartition(RecordWindow(0), self._limits())
         self.isolation = self._isolation()
-        """Which records the group may see."""
+        """The isolation level: the records that the group may see."""
         self._configured_until_ms = 0
         self._state_epoch = 0
         self._loading: asyncio.Task[None] | None = None
         self._is_loaded = False
         self._is_over = False
         self._waiting: dict[Wakeup, int] = {}
-        """Who waits, the one who has waited longest first, and the number of news at which it has
-        looked and found too little."""
+        """The fetches that wait, the one that has waited longest first, and the number of news at
+        which each has looked and found too little."""
         self._news = 0
-        """How often there was something new."""
+        """The number of times that there was something new."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = NEVER_MS
         self._tasks = BackgroundTasks()
@@ -251,7 +251,7 @@ class LedSharePartition:
 
     @property
     def records_ahead(self) -> int:
-        """How many records there may be to hand out now: some of them may be in flight."""
+        """The most records that there may be to hand out now: some of them may be in flight."""
         offset = self.state.fetch_offset()
         if offset is None:
             return 0

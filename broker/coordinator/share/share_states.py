@@ -6,7 +6,7 @@ does no harm if a question is carried out twice.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 import grpc.aio
@@ -14,7 +14,7 @@ import grpc.aio
 from quorate.broker.common.broker_identity import BrokerIdentity
 from quorate.broker.common.errors import error_name
 from quorate.broker.config.internal_topics import SHARE_STATE_TOPIC, partition_of
-from quorate.broker.coordinator.shards.shared_requests import SharedRequests
+from quorate.broker.coordinator.shards.shared_requests import RequestsByBroker
 from quorate.broker.coordinator.share.dead_letters.dead_letter_peers import (
     DeadLetterLog,
     writes_of,
@@ -77,7 +77,7 @@ class ShareStates:
         self._local = local
         self._replicas = replicas
         self._now_ms = now_ms
-        self._requests: dict[BrokerId, SharedRequests[Question, Answer]] = {}
+        self._requests = RequestsByBroker(self._send, _FAILED)
 
     async def ask(self, question: Question, patience_ms: int = PATIENCE_MS) -> Answer:
         """Return the answer; with an error if there is none within ``patience_ms``."""
@@ -125,8 +125,7 @@ class ShareStates:
 
     def close(self) -> None:
         """Ask nothing more."""
-        for requests in self._requests.values():
-            requests.close()
+        self._requests.close()
 
     async def _ask_once(self, question: Question) -> Answer:
         coordinator = self._coordinator(question)
@@ -137,7 +136,7 @@ class ShareStates:
             )
         if coordinator == self._broker_id:
             return await self._local.ask(question)
-        return await self._to(coordinator).add(question)
+        return await self._requests.add(coordinator, question)
 
     def _coordinator(self, question: Question) -> BrokerId:
         topic = self._images.image.topics.get(SHARE_STATE_TOPIC)
@@ -145,16 +144,6 @@ class ShareStates:
             return NO_BROKER
         partition = partition_of(question.key.coordinated_name, len(topic.partitions))
         return topic.partitions[partition].leader
-
-    def _to(self, broker_id: BrokerId) -> SharedRequests[Question, Answer]:
-        requests = self._requests.get(broker_id)
-        if requests is None:
-
-            def ask(questions: Sequence[Question]) -> Awaitable[Sequence[Answer]]:
-                return self._send(broker_id, questions)
-
-            requests = self._requests[broker_id] = SharedRequests(ask, _FAILED)
-        return requests
 
     async def _send(self, broker_id: BrokerId, questions: Sequence[Question]) -> Sequence[Answer]:
         broker = self._images.image.brokers.get(broker_id)

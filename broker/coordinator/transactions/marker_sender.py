@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from quorate.broker.common.errors import KafkaError, error_name
-from quorate.broker.coordinator.shards.shared_requests import SharedRequests
+from quorate.broker.coordinator.shards.shared_requests import RequestsByBroker
 from quorate.broker.log.batches.control_batches import EndMarker
 from quorate.common.types import NO_BROKER, BrokerId, LeaderEpoch, TopicPartition
 from quorate_proto.v1 import errors_pb2
@@ -76,7 +76,9 @@ class MarkerSender:
     def __init__(self, leaders: PartitionLeaders, write: WriteMarkers) -> None:
         self._leaders = leaders
         self._write = write
-        self._requests: dict[BrokerId, SharedRequests[MarkerWrite, int]] = {}
+        self._requests: RequestsByBroker[MarkerWrite, int] = RequestsByBroker(
+            self._write, errors_pb2.UNKNOWN_SERVER_ERROR
+        )
         self.pending = 0
         """The number of markers that are not written yet."""
         self.written = 0
@@ -123,8 +125,7 @@ class MarkerSender:
 
     def close(self) -> None:
         """Cancel all waiting calls."""
-        for requests in self._requests.values():
-            requests.close()
+        self._requests.close()
 
     async def _end_in(
         self, transactional_id: str, tp: TopicPartition, marker: EndMarker, version: int
@@ -185,18 +186,6 @@ class MarkerSender:
             return errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
         if known.leader == NO_BROKER:
             return errors_pb2.LEADER_NOT_AVAILABLE
-        return await self._to(known.leader).add(
-            MarkerWrite(tp, known.leader_epoch, marker, version)
+        return await self._requests.add(
+            known.leader, MarkerWrite(tp, known.leader_epoch, marker, version)
         )
-
-    def _to(self, broker_id: BrokerId) -> SharedRequests[MarkerWrite, int]:
-        requests = self._requests.get(broker_id)
-        if requests is None:
-
-            def ask(writes: Sequence[MarkerWrite]) -> Awaitable[Sequence[int]]:
-                return self._write(broker_id, writes)
-
-            requests = self._requests[broker_id] = SharedRequests(
-                ask, errors_pb2.UNKNOWN_SERVER_ERROR
-            )
-        return requests

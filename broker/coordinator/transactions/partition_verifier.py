@@ -14,7 +14,7 @@ because a producer pauses before it sends a batch again.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import grpc.aio
@@ -22,7 +22,7 @@ import grpc.aio
 from quorate.broker.common.broker_identity import BrokerIdentity
 from quorate.broker.common.errors import KafkaError, error_name
 from quorate.broker.config.internal_topics import TRANSACTIONS_TOPIC, partition_of
-from quorate.broker.coordinator.shards.shared_requests import SharedRequests
+from quorate.broker.coordinator.shards.shared_requests import RequestsByBroker
 from quorate.broker.coordinator.transactions.state.transaction_metadata import ProducerEpoch
 from quorate.broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from quorate.broker.metadata.metadata_follower import MetadataFollower
@@ -93,7 +93,9 @@ class PartitionVerifier:
         self._images = images
         self._channels = channels
         self._local = local
-        self._requests: dict[BrokerId, SharedRequests[TransactionBatch, int]] = {}
+        self._requests: RequestsByBroker[TransactionBatch, int] = RequestsByBroker(
+            self._ask, errors_pb2.UNKNOWN_SERVER_ERROR
+        )
 
     async def verify(self, batch: TransactionBatch) -> None:
         """Return if the partition is part of the open transaction of the batch's producer.
@@ -123,25 +125,13 @@ class PartitionVerifier:
             return errors_pb2.COORDINATOR_NOT_AVAILABLE
         if coordinator == self._broker_id:
             return await self._local.ask(batch)
-        return await self._to(coordinator).add(batch)
+        return await self._requests.add(coordinator, batch)
 
     def _coordinator(self, transactional_id: str) -> BrokerId:
         topic = self._images.image.topics.get(TRANSACTIONS_TOPIC)
         if topic is None:
             return NO_BROKER
         return topic.partitions[partition_of(transactional_id, len(topic.partitions))].leader
-
-    def _to(self, broker_id: BrokerId) -> SharedRequests[TransactionBatch, int]:
-        requests = self._requests.get(broker_id)
-        if requests is None:
-
-            def ask(batches: Sequence[TransactionBatch]) -> Awaitable[Sequence[int]]:
-                return self._ask(broker_id, batches)
-
-            requests = self._requests[broker_id] = SharedRequests(
-                ask, errors_pb2.UNKNOWN_SERVER_ERROR
-            )
-        return requests
 
     async def _ask(self, broker_id: BrokerId, batches: Sequence[TransactionBatch]) -> Sequence[int]:
         broker = self._images.image.brokers.get(broker_id)

@@ -1,4 +1,4 @@
-"""What every fork server does: it loads code once, then forks processes as a socket asks for."""
+"""The work of every fork server: it loads code once, then forks processes as a socket asks for."""
 
 import gc
 import json

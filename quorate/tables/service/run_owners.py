@@ -1,4 +1,4 @@
-"""What the quorum keeps as the owner of a table's run: which process it is, and what has failed.
+"""The text that the quorum keeps as the owner of a table's run: the process, and what has failed.
 
 The quorum keeps one text for people with each run. Everybody can read it, also while no table
 service runs, so it is where the last error of a table is told. It is one of these:
@@ -29,7 +29,7 @@ class TableFailure:
     """Why a table stands still."""
 
     since_ms: int
-    """When the first run failed after the last success, in ms since 1970."""
+    """The time at which the first run failed after the last success, in ms since 1970."""
     error: str
 
 

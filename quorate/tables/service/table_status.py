@@ -32,7 +32,7 @@ class TableStatus:
     error: str
     """Why it stands still; empty if it does not."""
     failing_since_ms: int | None
-    """When the first run failed after the last success, in ms since 1970."""
+    """The time at which the first run failed after the last success, in ms since 1970."""
     partitions: tuple[tuple[int, int, int | None], ...]
     """Partition, first offset that is not in the table, end of the log."""
 

@@ -76,7 +76,7 @@ class TableTopic:
 
     @property
     def write_mode(self) -> WriteMode:
-        """What records do to the table."""
+        """The mode by which records change the table."""
         return WriteMode(self.configuration[TABLE_WRITE_MODE])
 
     @property

@@ -1,4 +1,4 @@
-"""What dead letters consist of (KIP-1191): headers that say where the record is and why it is dead,
+"""The content of dead letters (KIP-1191): headers that say where the record is and why it is dead,
 and, if the group wants it, what the record has."""
 
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ BATCH_BYTES: Final = 256 << 10
 
 
 class Content(NamedTuple):
-    """What a record has."""
+    """The key, the value and the headers of a record."""
 
     key: bytes | None = None
     value: bytes | None = None

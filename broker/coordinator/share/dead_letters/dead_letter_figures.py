@@ -1,5 +1,4 @@
-"""What the dead letters of a broker come to: figures, and a line in the log for those that are
-missing."""
+"""The figures of a broker's dead letters, and a line in the log for those that are missing."""
 
 import logging
 from collections import Counter

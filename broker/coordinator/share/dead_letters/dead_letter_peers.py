@@ -1,14 +1,14 @@
 """The leaders of dead letter topics, on this broker or on others (KIP-1191)."""
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import grpc.aio
 
 from quorate.broker.common.broker_identity import BrokerIdentity
 from quorate.broker.config.topic_keys import TOPIC_DEAD_LETTERS_ENABLE, TopicKey
-from quorate.broker.coordinator.shards.shared_requests import SharedRequests
+from quorate.broker.coordinator.shards.shared_requests import RequestsByBroker
 from quorate.broker.metadata.metadata_follower import MetadataFollower
 from quorate.broker.replication.api import ACKS_ALL, ProduceEntry
 from quorate.broker.replication.manager import ReplicaManager
@@ -19,7 +19,7 @@ from quorate_proto.v1 import errors_pb2, share_states_pb2, share_states_pb2_grpc
 _log: Final = logging.getLogger(__name__)
 
 WRITE_TIMEOUT_MS: Final = 3_000
-"""How long a leader waits for its in-sync replicas. Then the batch is written again."""
+"""The time for which a leader waits for its in-sync replicas. Then the batch is written again."""
 _ANSWER_GRACE_MS: Final = 500
 
 OfTopic = Callable[[str, TopicKey[bool]], bool]
@@ -50,24 +50,17 @@ class DeadLetterPeers:
         self._images = images
         self._channels = channels
         self._local = local
-        self._requests: dict[BrokerId, SharedRequests[DeadLetterWrite, int]] = {}
+        self._requests: RequestsByBroker[DeadLetterWrite, int] = RequestsByBroker(
+            self._write_at, errors_pb2.UNKNOWN_SERVER_ERROR
+        )
 
     async def write(self, leader: BrokerId, write: DeadLetterWrite) -> int:
         """Return an error code, or NONE when all in-sync replicas have the batch."""
-        requests = self._requests.get(leader)
-        if requests is None:
-
-            def ask(writes: Sequence[DeadLetterWrite]) -> Awaitable[Sequence[int]]:
-                return self._write_at(leader, writes)
-
-            requests = SharedRequests(ask, errors_pb2.UNKNOWN_SERVER_ERROR)
-            self._requests[leader] = requests
-        return await requests.add(write)
+        return await self._requests.add(leader, write)
 
     def close(self) -> None:
         """Write nothing more."""
-        for requests in self._requests.values():
-            requests.close()
+        self._requests.close()
 
     async def _write_at(self, leader: BrokerId, writes: Sequence[DeadLetterWrite]) -> Sequence[int]:
         if leader == self._broker_id:

@@ -1,4 +1,4 @@
-"""Where the dead letters of a share group go, or why there are none (KIP-1191)."""
+"""The topic of a share group's dead letters, or the reason why there are none (KIP-1191)."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol

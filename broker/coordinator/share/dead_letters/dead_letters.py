@@ -45,16 +45,18 @@ from quorate.common.types import NO_BROKER
 from quorate_proto.v1 import errors_pb2
 
 PATIENCE_MS: Final = 5_000
-"""How long one batch is tried again: an election of another leader takes less. A member whose
-rejection waits for it is answered before its request times out."""
+"""The time for which one batch is tried again: an election of another leader takes less. A member
+whose rejection waits for it is answered before its request times out."""
 GIVE_UP_MS: Final = 300_000
-"""How long a topic may be unavailable before records leave their groups without dead letters."""
+"""The time for which a topic may be unavailable. Then records leave their groups without dead
+letters."""
 COUNTED_MS: Final = 60_000
 """The most that the time between two tries counts: nobody knows what was in between."""
 SHORT_PATIENCE_MS: Final = 500
-"""How long a write to a topic is tried that was given up."""
+"""The time for which a write is tried to a topic that was given up."""
 WRITES_PER_TOPIC: Final = 4
-"""How many writes are under way at a time. Each holds what was read at once and a batch."""
+"""The number of writes that are under way at a time. Each holds what was read at once and a
+batch."""
 _PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2, 0.5)
 
 _TRY_AGAIN: Final = frozenset(
@@ -78,7 +80,7 @@ disk that is full or broken."""
 
 
 class DeadLetterParts(NamedTuple):
-    """What dead letters are made of and written with."""
+    """The parts that dead letters are made of and written with."""
 
     topics: DeadLetterTopics
     replicas: ReplicaManager
@@ -93,11 +95,11 @@ written to. So a partition that can be written to does not hide one that cannot.
 
 
 class _Failing(NamedTuple):
-    """What is known of a way since a write last succeeded."""
+    """The failures of a way since a write last succeeded."""
 
     unavailable_ms: int
     failed_ms: int
-    """When the last write failed."""
+    """The time at which the last write failed, in ms of the monotonic clock."""
 
     @property
     def is_given_up(self) -> bool:
@@ -156,11 +158,11 @@ class DeadLetters:
             self.figures.waiting -= records
 
     def _patience_ms(self, way: _Way) -> int:
-        known, now_ms = self._failing.get(way), self._parts.clock.now_ms()
-        is_hopeless = known is not None and known.is_given_up
-        if known is not None and is_hopeless and now_ms - known.failed_ms < COUNTED_MS:
-            return SHORT_PATIENCE_MS
-        return PATIENCE_MS
+        known = self._failing.get(way)
+        if known is None or not known.is_given_up:
+            return PATIENCE_MS
+        is_recent = self._parts.clock.now_ms() - known.failed_ms < COUNTED_MS
+        return SHORT_PATIENCE_MS if is_recent else PATIENCE_MS
 
     def _failed(self, way: _Way) -> _Failing:
         """Note that writing fails now. A failure of long ago does not count as the time since."""

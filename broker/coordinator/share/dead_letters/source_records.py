@@ -24,8 +24,8 @@ content. Of several batches, no further one is decoded once they have so many.""
 
 
 _SMALL_BYTES: Final = 16 << 10
-"""What is decoded on the event loop if it is not compressed: a few hundred records. More is decoded
-in a thread."""
+"""The bytes that are decoded on the event loop if they are not compressed: a few hundred records.
+More is decoded in a thread."""
 _PARAMS: Final = FetchParams(max_wait_ms=0, min_bytes=0, max_bytes=READ_BYTES)
 
 

@@ -52,7 +52,7 @@ class AcquiredRecords(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """What a leader knows of a record. Records in a row that have it in common are a range.
+    """A leader's knowledge of a record. Records in a row that have it in common are a range.
 
     ``becoming`` is the state to come while its change is being written, or else None. Nothing else
     happens to the record meanwhile.
