@@ -4,6 +4,7 @@ Both functions are pure, and leave the group that they are given as it is.
 """
 
 from enum import StrEnum
+from typing import Final
 
 from quorate.broker.coordinator.groups.consumer.consumer_group import ConsumerGroup
 from quorate.broker.coordinator.groups.consumer.consumer_member import (
@@ -30,6 +31,11 @@ from quorate.broker.coordinator.groups.state.group_effects import NOBODY
 from quorate.broker.coordinator.groups.state.members import Member
 from quorate.broker.coordinator.shards.coordinator_records import UnknownRecord
 from quorate.common.types import TopicId
+
+
+_STANDARD_ASSIGNORS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
+"""The assignors that clients bring with them. Where they add data to an assignment, it repeats what
+the member had before: librdkafka's cooperative-sticky does so. Nobody misses it."""
 
 
 class MigrationPolicy(StrEnum):
@@ -92,7 +98,9 @@ class _Upgrade:
     def take(self, members: list[Member], now_ms: int) -> None:
         """Take all members into the group."""
         subscriptions = [_subscription(member, self._classic.protocol_name) for member in members]
-        assigned = [self._untaken(_assigned(member)) for member in members]
+        assigned = [
+            self._untaken(_assigned(member, self._classic.protocol_name)) for member in members
+        ]
         # What a member said that it had when it joined, and has not got again, it may still have.
         claimed = [self._untaken(subscription.owned) for subscription in subscriptions]
         for each in zip(members, subscriptions, assigned, claimed, strict=True):
@@ -153,14 +161,14 @@ def _subscription(member: Member, protocol_name: str | None) -> Subscription:
         ) from error
 
 
-def _assigned(member: Member) -> NamedPartitions:
+def _assigned(member: Member, protocol_name: str | None) -> NamedPartitions:
     try:
         assignment = read_assignment(member.assignment)
     except UnknownRecord as error:
         raise NotMigratable(
             f"the assignment of member {member.member_id!r} is malformed: {error}"
         ) from error
-    if assignment.user_data:
+    if assignment.user_data and protocol_name not in _STANDARD_ASSIGNORS:
         raise NotMigratable(
             f"the assignment of member {member.member_id!r} has data of the clients' assignor, "
             "which would be lost"

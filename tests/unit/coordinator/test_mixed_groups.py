@@ -265,14 +265,31 @@ async def test_groups_of_no_consumers_keep_their_protocol(
     assert shard.heartbeat("g", member_id, None, generation) == 0
 
 
-async def test_an_assignment_with_data_of_its_own_is_not_lost(place: Place) -> None:
-    shard = await place.lead()
-    member_id, generation = await classic_join(shard)
+async def classic_with_user_data(shard: GroupShard, assignor: str) -> str:
+    """A classic group of one member, whose assignment has data of that assignor."""
+    member_id, generation = await classic_join(shard, protocols=protocols(assignor))
     assignment = write_assignment(1, {TOPIC: ALL})[:-4] + b"\0\0\0\1x"
     request = SyncRequest(0, member_id, None, generation, None, None, ((member_id, assignment),))
     await shard.sync("g", request)
+    return member_id
+
+
+async def test_an_assignment_with_data_of_its_own_is_not_lost(place: Place) -> None:
+    shard = await place.lead()
+    await classic_with_user_data(shard, "our-own")
     assert "clients' assignor" in (await refusal(shard, "a")).message
     assert classics(shard).state is GroupState.STABLE
+
+
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky", "cooperative-sticky"])
+async def test_data_of_the_clients_standard_assignors_does_not_keep_a_group_classic(
+    place: Place, assignor: str
+) -> None:
+    """librdkafka repeats in an assignment what the member said that it had."""
+    shard = await place.lead()
+    member_id = await classic_with_user_data(shard, assignor)
+    await beat(shard, "a")
+    assert {each.member_id for each in consumers(shard).members} == {member_id, "a"}
 
 
 async def test_an_assignment_that_gives_a_partition_twice_has_one_owner_afterwards(
