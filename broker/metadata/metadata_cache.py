@@ -6,6 +6,7 @@ level on the cache shows the broker's own image of the metadata log, and the con
 how far it is. The cache then holds nothing of its own beside the mapping of brokers.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 
@@ -65,6 +66,7 @@ class MetadataCache:
         self._names: Mapping[TopicId, str] = {}
         self._image: Image | None = None
         """The image that is shown, or None if the content came with requests."""
+        self._is_known = asyncio.Event()
         self._removal_watchers: list[RemovalWatcher] = []
         self._topic_watchers: list[TopicWatcher] = []
 
@@ -95,6 +97,11 @@ class MetadataCache:
         """Return the leader of ``tp``, or ``NO_BROKER`` if it has none or is not known."""
         partition = self.partition(tp)
         return NO_BROKER if partition is None else partition.leader
+
+    async def until_known(self) -> None:
+        """Return once the cluster is known. Before the first update a topic that is not here may
+        well exist."""
+        await self._is_known.wait()
 
     def watch_removals(self, watcher: RemovalWatcher) -> None:
         """Call ``watcher`` after each update in which partitions were deleted."""
@@ -144,7 +151,9 @@ class MetadataCache:
         self._report_changes(known, {*known, *self._topics} if before is None else changed)
 
     def _report_changes(self, before: Mapping[str, KnownTopic], names: Iterable[str]) -> None:
-        """Tell the watchers which of the topics in ``names`` have other partitions than before."""
+        """Tell those who wait, and the watchers which of the topics in ``names`` have other
+        partitions than before."""
+        self._is_known.set()
         gone: dict[str, int] = {}
         changed: list[str] = []
         for name in names:

@@ -440,6 +440,9 @@ class FakeMetadata(MetadataCache):
         topic = self.topics.get(name)
         return 0 if topic is None else len(topic.partitions)
 
+    async def until_known(self) -> None:
+        """Everything is known from the beginning."""
+
     def topic_name(self, topic_id: TopicId) -> str | None:
         return next((n for n, topic in self.topics.items() if topic.topic_id == topic_id), None)
 

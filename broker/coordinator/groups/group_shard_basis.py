@@ -80,7 +80,11 @@ class ShardDependencies:
     # -- life ------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Load the groups from the log; until then clients have to retry every request."""
+        """Load the groups from the log; until then clients have to retry every request.
+
+        A broker that has just restarted may lead before any controller has told it of the cluster.
+        Groups would take their topics for deleted, and their members would lose all partitions.
+        """
         in_log = GroupsInLog(self.name)
         self._ends_meanwhile.clear()
         async for entry in self._log.replay():
@@ -88,8 +92,9 @@ class ShardDependencies:
         for end in self._ends_meanwhile:
             in_log.take(end)
         self._open = in_log.open
-        now_ms = self._clock.now_ms()
         parts = self._consumer_parts
+        await parts.topics.until_known()
+        now_ms = self._clock.now_ms()
         found = in_log.groups(self._limits, parts, self._share_parts, now_ms)
         async for known in parts.turns.through(found):
             self._groups[known.group.group_id] = known

@@ -1,5 +1,6 @@
 """A consumer group and its members, which behave as clients do and lose answers now and then."""
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -45,6 +46,23 @@ class FakeTopics:
     def __init__(self) -> None:
         self.topics: dict[str, Topic] = {}
         self.metadata_offset = MetadataOffset(0)
+        self.hidden: dict[str, Topic] | None = None
+        self._known = asyncio.Event()
+        self._known.set()
+
+    def hide(self) -> None:
+        """Be as those of a broker that was not told of the cluster yet."""
+        self.hidden, self.topics = self.topics, {}
+        self._known.clear()
+
+    def show(self) -> None:
+        """Be as they were before ``hide``."""
+        assert self.hidden is not None
+        self.topics = self.hidden
+        self._known.set()
+
+    async def until_known(self) -> None:
+        await self._known.wait()
 
     def create(self, name: str, partition_count: int) -> TopicId:
         self.metadata_offset = MetadataOffset(self.metadata_offset + 1)

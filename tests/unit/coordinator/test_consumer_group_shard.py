@@ -195,6 +195,26 @@ async def test_topics_that_grew_while_nobody_coordinated_are_noticed(place: Plac
     assert count(await beat(after, beats("a", 1, answer.assigned))) == 6
 
 
+async def test_a_broker_that_knows_no_topics_yet_does_not_take_them_for_deleted(
+    place: Place,
+) -> None:
+    """It has just restarted, and leads again before a controller has told it of the cluster."""
+    place.topics.create("orders", 4)
+    shard = await place.lead()
+    await beat(shard, joins("a"))
+    place.topics.hide()
+    shard = place.shard()
+    loading = asyncio.create_task(shard.load())
+    await pass_time(60)
+    assert shard.is_loading
+    place.topics.show()
+    await loading
+    assert (await beat(shard, beats("a", 1))).assigned is None
+    assert consumer_group(shard).epoch == 1
+    await pass_time(44)
+    assert len(consumer_group(shard).members) == 1, "sessions begin when clients are answered again"
+
+
 async def test_topics_that_match_an_expression_are_assigned_at_once_and_later(
     place: Place,
 ) -> None:

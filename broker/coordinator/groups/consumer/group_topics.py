@@ -36,6 +36,10 @@ class Topics(Protocol):
     def metadata_offset(self) -> int:
         """The place in the metadata log up to which changes of topics are known."""
 
+    async def until_known(self) -> None:
+        """Return once the topics of the cluster are known. Before, a topic that is not found may
+        exist."""
+
 
 def topics_hash(topics: Topics, names: Iterable[str]) -> int:
     """Return a number that changes when one of these topics is created, deleted or grows.
