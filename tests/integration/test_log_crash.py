@@ -17,7 +17,7 @@ from tests.support.log_appender import TOPIC_ID, payload
 pytestmark = pytest.mark.integration
 
 SEGMENT_BYTES = 4 << 20
-ROUNDS = 20
+ROUNDS = 10
 
 
 def start(directory: Path, flush: Flush, seed: int, *limit: int) -> "subprocess.Popen[str]":

@@ -31,8 +31,8 @@ _LONG = [pytest.mark.slow, pytest.mark.timeout(1200)]
 @pytest.mark.parametrize(
     ("flush", "seed", "kills", "steps", "points"),
     [
-        ("sync", 1, 3, 20, 60),
-        ("os", 2, 1, 20, 25),
+        ("sync", 1, 3, 20, 25),
+        ("os", 2, 1, 20, 12),
         pytest.param("sync", 3, 2, 100, 400, marks=_LONG),
         pytest.param("sync", 4, 20, 10, 400, marks=_LONG),
         pytest.param("os", 5, 2, 100, 400, marks=_LONG),
@@ -51,8 +51,8 @@ def test_acknowledged_batches_survive_a_power_loss(
 @pytest.mark.parametrize(
     ("flush", "losses", "points"),
     [
-        ("sync", 1, 20),
-        ("os", 1, 20),
+        ("sync", 1, 10),
+        ("os", 1, 10),
         pytest.param("sync", 10, 50, marks=_LONG),
         pytest.param("os", 10, 50, marks=_LONG),
     ],
