@@ -232,9 +232,17 @@ def test_replicas_quotas_and_users_are_changed_and_no_password_is_kept(
     assert "no partition of to-move" in root.send("cancel-moves", topic="to-move").text
     quota = {"user": "carol", "default_client_id": 1, "key": "producer_byte_rate"}
     _made(root.send("set-quota", value="2.5e6", **quota))
-    assert "user carol, the default client-id" in root.page("/quotas").markup
+    wait_until(
+        lambda: "user carol, the default client-id" in root.page("/quotas").markup,
+        "the broker of the console knows of the quota",
+        timeout_s=WAIT_S,
+    )
     _made(root.send("remove-quota", **quota))
-    assert "user carol" not in root.page("/quotas").markup
+    wait_until(
+        lambda: "user carol" not in root.page("/quotas").markup,
+        "the broker of the console knows that the quota is gone",
+        timeout_s=WAIT_S,
+    )
     first, second = "correct horse", "battery staple"
     _made(root.send("create-user", user="carol", password=first, again=first, iterations=4096))
     _made(root.send("change-password", user="carol", password=second, again=second))
