@@ -32,7 +32,6 @@ from quorate.broker.coordinator.groups.state.members import Member
 from quorate.broker.coordinator.shards.coordinator_records import UnknownRecord
 from quorate.common.types import TopicId
 
-
 _STANDARD_ASSIGNORS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 """The assignors that clients bring with them. Where they add data to an assignment, it repeats what
 the member had before: librdkafka's cooperative-sticky does so. Nobody misses it."""

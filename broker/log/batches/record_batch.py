@@ -122,6 +122,11 @@ def read_header(buffer: Records) -> BatchHeader:
     return BatchHeader(*_HEADER.unpack_from(buffer))
 
 
+def read_headers(buffer: Records) -> list[BatchHeader]:
+    """Return the headers in ``buffer``, which has nothing but headers of valid batches."""
+    return [*map(BatchHeader._make, _HEADER.iter_unpack(buffer))]
+
+
 def check_of(key: bytes, batch: Records) -> bytes:
     """Return a checksum of the key that a batch is stored by, and of what a broker sets in its
     header. The batch's own checksum is covered too, so it is a check of this batch alone."""

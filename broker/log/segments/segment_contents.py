@@ -16,7 +16,7 @@ read.
 import struct
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import repeat
 from operator import add, eq, sub
@@ -119,10 +119,65 @@ class SegmentContents(BatchPlaces):
         """Return the contents with ``batches``, which are sorted by partition number and base
         offset."""
         contents = cls(segment_id, written_at_ms)
-        for batch in batches:
-            contents._add(batch)
+        found = [*batches]
+        contents.extend(
+            [batch.number for batch in found],
+            [batch.size for batch in found],
+            [batch.chunks for batch in found],
+            [batch.header for batch in found],
+            {place: batch.marker for place, batch in enumerate(found) if batch.marker is not None},
+        )
         contents.epochs = list(epochs)
         return contents
+
+    def extend(
+        self,
+        numbers: Sequence[int],
+        sizes: Sequence[int],
+        chunks: Sequence[Sequence[int]],
+        headers: Sequence[BatchHeader],
+        markers: Mapping[int, EndMarker],
+    ) -> None:
+        """Add batches behind those that are there, given as columns. ``chunks`` has the positions
+        of the pieces of each. ``markers`` are those in control batches, by their place in the
+        columns."""
+        if not headers:
+            return
+        first = len(self)
+        (
+            base_offsets,
+            _,
+            leader_epochs,
+            _,
+            _,
+            attributes,
+            last_offset_deltas,
+            _,
+            max_timestamps,
+            producer_ids,
+            producer_epochs,
+            base_sequences,
+            record_counts,
+        ) = zip(*headers, strict=True)
+        self.numbers.extend(numbers)
+        self.base_offsets.extend(base_offsets)
+        self.sizes.extend(sizes)
+        self.positions.extend([pieces[0] for pieces in chunks])
+        self.last_offset_deltas.extend(last_offset_deltas)
+        self.max_timestamps.extend(max_timestamps)
+        self.leader_epochs.extend(leader_epochs)
+        self.producer_ids.extend(producer_ids)
+        self.producer_epochs.extend(producer_epochs)
+        self.base_sequences.extend(base_sequences)
+        self.attributes.extend(attributes)
+        self.record_counts.extend(record_counts)
+        for place, pieces in enumerate(chunks):
+            if len(pieces) > 1 and not _are_side_by_side(pieces):
+                self.scattered[first + place] = tuple(pieces)
+        for place, marker in markers.items():
+            self._marker_places.append(first + place)
+            self._marker_kinds.append(marker.committed)
+            self._coordinator_epochs.append(marker.coordinator_epoch)
 
     @cached_property
     def has_producers(self) -> bool:
@@ -282,27 +337,9 @@ class SegmentContents(BatchPlaces):
             starts.append(start_offset)
         return numbers, epochs, starts
 
-    def _add(self, batch: StoredBatch) -> None:
-        header, chunks = batch.header, batch.chunks
-        place, position = len(self), chunks[0]
-        if any(at != position + chunk * CHUNK_STEP for chunk, at in enumerate(chunks)):
-            self.scattered[place] = tuple(chunks)
-        self.numbers.append(batch.number)
-        self.base_offsets.append(batch.base_offset)
-        self.sizes.append(batch.size)
-        self.positions.append(position)
-        self.last_offset_deltas.append(header.last_offset_delta)
-        self.max_timestamps.append(header.max_timestamp)
-        self.leader_epochs.append(header.leader_epoch)
-        self.producer_ids.append(header.producer_id)
-        self.producer_epochs.append(header.producer_epoch)
-        self.base_sequences.append(header.base_sequence)
-        self.attributes.append(header.attributes)
-        self.record_counts.append(header.record_count)
-        if batch.marker is not None:
-            self._marker_places.append(place)
-            self._marker_kinds.append(batch.marker.committed)
-            self._coordinator_epochs.append(batch.marker.coordinator_epoch)
+
+def _are_side_by_side(chunks: Sequence[int]) -> bool:
+    return all(at == chunks[0] + number * CHUNK_STEP for number, at in enumerate(chunks))
 
 
 def _fill(column: "array[int]", packed: memoryview, count: int) -> memoryview:

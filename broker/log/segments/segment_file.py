@@ -21,6 +21,7 @@ from quorate.broker.log.batches.control_batches import decode_marker
 from quorate.broker.log.batches.record_batch import HEADER_BYTES, check_of, read_header
 from quorate.broker.log.segments.batch_places import CHUNK_BYTES, BatchPlaces
 from quorate.broker.log.segments.batch_verification import header_problem, verify
+from quorate.broker.log.segments.bulk_scan import Unusual, scan_in_bulk
 from quorate.broker.log.segments.damage import DamagedBatch, DamagedSegment
 from quorate.broker.log.segments.read_plan import FileRange, cut, joined
 from quorate.broker.log.segments.segment_contents import (
@@ -172,6 +173,20 @@ class SegmentFile:
             DamagedSegment: The pages are damaged, or the file is no segment.
             KafkaError: KAFKA_STORAGE_ERROR if the file is of another format, or another segment.
         """
+        contents = SegmentContents(segment_id, self.modified_at_ms)
+        try:
+            scan_in_bulk(self._read_at_once, self.root(), contents, breathe)
+        except Unusual:
+            return self._scan_one_by_one(segment_id, on_damaged, breathe, on_problem)
+        return contents
+
+    def _scan_one_by_one(
+        self,
+        segment_id: int,
+        on_damaged: OnDamaged,
+        breathe: Callable[[], None],
+        on_problem: OnProblem,
+    ) -> SegmentContents:
         stored, epochs, version = self._walk(segment_id, breathe, on_problem)
         batches: list[StoredBatch] = []
         for number, base_offset, values in stored:

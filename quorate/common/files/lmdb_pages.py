@@ -192,7 +192,7 @@ class PageMap:
                 on_problem(f"page {first} is used twice")
             self._used[first] = 1
             return
-        if any(self._used[first : first + pages]):
+        if self._used.find(1, first, first + pages) >= 0:
             on_problem(f"of pages {first} to {first + pages - 1} some are used twice")
         self._used[first : first + pages] = b"\1" * pages
 
