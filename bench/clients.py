@@ -2,9 +2,11 @@
 
 RF 3, acks=all, 12 partitions. Java's own producer performance tool, librdkafka in several shapes,
 many slow producers, one record end to end, and bare Fetch requests. Each system is alone on the
-machine in its turn; Quorate with ``log.flush`` os and sync, Kafka as it comes. Kafka's jars are
-those of ``KAFKA_HOME``, or Maven fetches them. ``--rows PATTERN`` picks rows by the beginning of
-their names: 'kafka', 'quorate-os-java', '*-bare-fetch'.
+machine in its turn; Quorate with ``log.flush`` os and sync, Kafka as it comes, and Kafka under the
+scheduling policy of Quorate's brokers ("batch"). The rows of 'quorate-normal', whose brokers have
+Kafka's policy, are measured where ``--rows`` names them. Kafka's jars are those of ``KAFKA_HOME``,
+or Maven fetches them. ``--rows PATTERN`` picks rows by the beginning of their names: 'kafka',
+'quorate-os-java', '*-bare-fetch'.
 """
 
 from collections.abc import Sequence
@@ -15,7 +17,14 @@ from typing import Final
 from bench._support import Bench
 from bench.client_loads.load import Load
 from bench.client_loads.rows import java_loads, librdkafka_loads
-from bench.client_loads.turns import Turn, kafka_turn, quorate_turn, take
+from bench.client_loads.turns import (
+    Turn,
+    interrupting_quorate_turn,
+    kafka_turn,
+    patient_kafka_turn,
+    quorate_turn,
+    take,
+)
 from bench.peers.kafka import KafkaInstallation, announced, fetched_kafka
 
 REPETITIONS: Final = 5
@@ -41,14 +50,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def all_turns(installation: KafkaInstallation | None, *, quick: bool) -> list[Turn]:
     """The turns that are possible here: without Kafka only those of Quorate, without Java."""
     loads = librdkafka_loads(quick=quick)
-    if installation is None:
-        return [quorate_turn("os", loads), quorate_turn("sync", loads)]
-    loads = [*java_loads(installation, quick=quick), *loads]
-    return [
+    if installation is not None:
+        loads = [*java_loads(installation, quick=quick), *loads]
+    turns = [
         quorate_turn("os", loads),
         quorate_turn("sync", loads),
-        kafka_turn(installation, loads),
+        interrupting_quorate_turn(loads),
     ]
+    if installation is not None:
+        turns += [kafka_turn(installation, loads), patient_kafka_turn(installation, loads)]
+    return turns
 
 
 def picked(turns: Sequence[Turn], pattern: str | None) -> list[Turn]:
@@ -60,6 +71,8 @@ def picked(turns: Sequence[Turn], pattern: str | None) -> list[Turn]:
     wanted = f"{pattern or ''}*"
     found = []
     for turn in turns:
+        if turn.only_if_named and pattern is None:
+            continue
         loads: list[Load] = [
             load for load in turn.loads if fnmatchcase(turn.row_name(load), wanted)
         ]

@@ -17,7 +17,7 @@ from quorate.broker.assembly.shared_parts import SharedParts
 from quorate.broker.broker_server import BrokerServer
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.config.http_listeners import CONSOLE_LISTENER, HTTP_LISTENERS, REGISTRY_LISTENER
-from quorate.broker.config.node import BROKER_ID
+from quorate.broker.config.node import BROKER_ID, SCHEDULING_POLICY
 from quorate.broker.control.broker_registrar import RegistrationRefused
 from quorate.broker.environment import ProcessEnvironment
 from quorate.broker.rpc.grpc_listener import Certificates, GrpcRefusals, read_certificates
@@ -29,6 +29,7 @@ from quorate.common.files.data_folder import DataFolderError
 from quorate.common.files.open_files import allow_many_files
 from quorate.common.files.private_files import keep_files_private
 from quorate.common.invariants import BrokenInvariant
+from quorate.common.scheduling import SchedulingPolicy, schedule_as
 from quorate.common.service_manager import notify_ready, notify_stopping
 from quorate.quorum.quorum_errors import QuorumError
 
@@ -89,11 +90,20 @@ def run_configured(
     refusals = GrpcRefusals()
     refusals.listen_for_handshakes()
     log_to_stderr(config[LOG_LEVEL])
+    _schedule(config)
     ask_the_kernel_for_tables()
     allow_many_files(OPEN_FILES)
     sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
     load_what_is_served(config)
     return uvloop.run(_serve(config, certificates, refusals, on_up))
+
+
+def _schedule(config: Configuration) -> None:
+    policy = SchedulingPolicy(config[SCHEDULING_POLICY])
+    try:
+        schedule_as(policy)
+    except OSError as error:
+        log.warning("scheduling.policy=%s has no effect: %s", policy.value, error)
 
 
 def load_what_is_served(config: Configuration) -> None:

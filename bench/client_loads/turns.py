@@ -1,8 +1,10 @@
 """The systems, each in its turn and alone: started, warmed up, measured and stopped."""
 
+import os
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench._support import Bench
@@ -29,6 +31,8 @@ class Turn(NamedTuple):
     least_gigabytes: float
     start: Callable[[], AbstractContextManager[System]]
     loads: Sequence[Load]
+    only_if_named: bool = False
+    """Whether it is taken only where ``--rows`` names it."""
 
     def row_name(self, load: Load) -> str:
         """The name that ``--rows`` matches: of the system and of the load."""
@@ -40,11 +44,38 @@ def quorate_turn(flush: Flush, loads: Sequence[Load]) -> Turn:
     return Turn(f"Quorate {flush}", QUORATE_GIGABYTES, lambda: quorate(flush), loads)
 
 
+def interrupting_quorate_turn(loads: Sequence[Load]) -> Turn:
+    """Quorate's brokers with ``scheduling.policy=normal``."""
+    settings = {"scheduling.policy": "normal"}
+    return Turn(
+        "Quorate normal os",
+        QUORATE_GIGABYTES,
+        lambda: quorate("os", settings),
+        loads,
+        only_if_named=True,
+    )
+
+
 def kafka_turn(installation: KafkaInstallation, loads: Sequence[Load]) -> Turn:
     """Kafka's brokers as they come."""
 
     name = f"Kafka {installation.version}"
     return Turn(name, KAFKA_GIGABYTES, lambda: kafka(installation), loads)
+
+
+def patient_kafka_turn(installation: KafkaInstallation, loads: Sequence[Load]) -> Turn:
+    """Kafka's brokers with the scheduling policy that Quorate's have: its best case, too."""
+
+    @contextmanager
+    def start() -> Iterator[System]:
+        with kafka(installation) as system:
+            for pid in system.pids:
+                for thread in Path(f"/proc/{pid}/task").iterdir():
+                    with suppress(ProcessLookupError):
+                        os.sched_setscheduler(int(thread.name), os.SCHED_BATCH, os.sched_param(0))
+            yield system
+
+    return Turn(f"Kafka {installation.version} batch", KAFKA_GIGABYTES, start, loads)
 
 
 def take(bench: Bench, turn: Turn) -> None:

@@ -3,6 +3,7 @@
 from typing import Final
 
 from quorate.common.configuration import ConfigKey
+from quorate.common.scheduling import SchedulingPolicy
 from quorate.metadata_log.features import NEWEST_INTER_BROKER_PROTOCOL
 from quorate.metadata_log.image import LEAST_LEVEL
 
@@ -41,6 +42,17 @@ CONTROLLED_SHUTDOWN_TIMEOUT_MS: Final = ConfigKey(
     at_least=0,
     doc="How long a stopping broker waits for its leaderships to move to other brokers. 0 means "
     "that it does not wait.",
+)
+SCHEDULING_POLICY: Final = ConfigKey(
+    name="scheduling.policy",
+    type=str,
+    default=SchedulingPolicy.BATCH.value,
+    one_of=tuple(policy.value for policy in SchedulingPolicy),
+    doc="What happens when something arrives for the broker while all processors are busy. With "
+    "batch it waits for a processor, and then does together what has arrived meanwhile, so a "
+    "saturated machine does more. With normal it interrupts what runs, which is better for latency "
+    "beside processes that compute all the time. While a processor is free there is no difference. "
+    "Linux only.",
 )
 INTER_BROKER_PROTOCOL_VERSION: Final = ConfigKey(
     name="inter.broker.protocol.version",

@@ -76,22 +76,30 @@ def test_medians_stand_beside_their_ranges() -> None:
 @pytest.mark.parametrize("quick", [True, False])
 def test_every_row_has_a_name_of_its_own_and_every_system_has_all_rows(quick: bool) -> None:
     turns = all_turns(JAVA, quick=quick)
-    assert [turn.system for turn in turns] == ["Quorate os", "Quorate sync", "Kafka 4.3.1"]
+    assert [turn.system for turn in turns] == [
+        "Quorate os",
+        "Quorate sync",
+        "Quorate normal os",
+        "Kafka 4.3.1",
+        "Kafka 4.3.1 batch",
+    ]
     names = [turn.row_name(load) for turn in turns for load in turn.loads]
-    assert len(set(names)) == len(names) == 3 * len(turns[0].loads)
+    assert len(set(names)) == len(names) == 5 * len(turns[0].loads)
 
 
 def test_without_kafkas_jars_quorate_is_measured_alone_and_without_java() -> None:
     turns = all_turns(None, quick=True)
-    assert [turn.system for turn in turns] == ["Quorate os", "Quorate sync"]
+    assert {turn.system for turn in turns} == {"Quorate os", "Quorate sync", "Quorate normal os"}
     assert not [load for turn in turns for load in turn.loads if "java" in load.name]
 
 
 def test_rows_are_picked_by_system_and_client() -> None:
     turns = all_turns(JAVA, quick=True)
-    assert picked(turns, None) == turns
-    assert [turn.system for turn in picked(turns, "kafka")] == ["Kafka 4.3.1"]
-    assert len(picked(turns, "*-bare-fetch-1p")) == 3
+    assert picked(turns, None) == [turn for turn in turns if turn.system != "Quorate normal os"]
+    assert [turn.system for turn in picked(turns, "quorate-normal")] == ["Quorate normal os"]
+    assert [turn.system for turn in picked(turns, "quorate-os")] == ["Quorate os"]
+    assert [turn.system for turn in picked(turns, "kafka")] == ["Kafka 4.3.1", "Kafka 4.3.1 batch"]
+    assert len(picked(turns, "*-bare-fetch-1p")) == 5
     (only,) = picked(turns, "quorate-sync-java-1000b")
     assert (only.system, [load.name for load in only.loads]) == (
         "Quorate sync",

@@ -1,0 +1,32 @@
+"""How the kernel's scheduler treats a process among others."""
+
+import os
+from contextlib import suppress
+from enum import StrEnum
+from typing import Final
+
+_THREADS: Final = "/proc/self/task"
+
+
+class SchedulingPolicy(StrEnum):
+    """What happens when something arrives for a process and all processors are busy."""
+
+    BATCH = "batch"
+    """It waits until a processor is free or whatever runs there has had its turn. By then there may
+    be more for it, which it does together."""
+    NORMAL = "normal"
+    """It may interrupt what runs, so it does one thing at a time, at once."""
+
+
+def schedule_as(policy: SchedulingPolicy) -> None:
+    """Set the policy of all threads of this process. Those that start later have it too.
+
+    ``NORMAL`` leaves the process as it was started. Systems other than Linux know nothing else.
+
+    Raises:
+        OSError: the system does not allow it.
+    """
+    if policy is SchedulingPolicy.BATCH and hasattr(os, "SCHED_BATCH"):
+        for thread_id in os.listdir(_THREADS):
+            with suppress(ProcessLookupError):  # It may have ended meanwhile.
+                os.sched_setscheduler(int(thread_id), os.SCHED_BATCH, os.sched_param(0))
