@@ -85,15 +85,13 @@ class ShardDependencies:
         A broker that has just restarted may lead before any controller has told it of the cluster.
         Groups would take their topics for deleted, and their members would lose all partitions.
         """
+        parts = self._consumer_parts
+        await parts.topics.until_known()
         in_log = GroupsInLog(self.name)
         self._ends_meanwhile.clear()
         async for entry in self._log.replay():
             in_log.take(entry)
-        for end in self._ends_meanwhile:
-            in_log.take(end)
         self._open = in_log.open
-        parts = self._consumer_parts
-        await parts.topics.until_known()
         now_ms = self._clock.now_ms()
         found = in_log.groups(self._limits, parts, self._share_parts, now_ms)
         async for known in parts.turns.through(found):
@@ -101,6 +99,8 @@ class ShardDependencies:
         if self._is_over:
             return
         self.is_loading = False
+        for end in self._ends_meanwhile:
+            self.end_transaction(end)
         for known in self._groups.values():
             self._begin(known)
             self._set_timer(known)

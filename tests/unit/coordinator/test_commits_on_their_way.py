@@ -1,7 +1,8 @@
 """What a group commits counts once the log has it, whatever else happens until then."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import TypeVar
 
 import pytest
 
@@ -13,10 +14,13 @@ from quorate.broker.coordinator.shards.coordinator_records import (
     LogRecord,
     TransactionOwner,
 )
+from quorate.broker.quota.work_turns import WorkTurns
 from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.virtual_time import pass_time
 from tests.unit.coordinator.memory_log import Place, join_alone
+
+T = TypeVar("T")
 
 TP = TopicPartition("orders", 0)
 OTHER = TopicPartition("payments", 1)
@@ -82,6 +86,36 @@ async def test_what_is_in_the_log_is_known_though_its_client_is_gone(place: Plac
     assert {*shard.offsets("g")} == {TP, OTHER}
     assert not shard.offsets("g").pending, "nobody waits for it for ever"
     await assert_as_in_log(place, shard)
+
+
+class SlowTurns(WorkTurns):
+    """Others need the event loop between any two steps."""
+
+    async def through(self, items: Iterable[T]) -> AsyncIterator[T]:
+        for item in items:
+            yield item
+            await pass_time(10)
+
+
+@pytest.mark.parametrize("after_s", [0.0, 5.0, 10.005, 10.5, 12.0, 25.0])
+async def test_an_end_during_the_load_is_not_forgotten(place: Place, after_s: float) -> None:
+    """Whether the broker does not know the topics yet, reads the log, or makes the groups of it."""
+    shard = await place.lead()
+    owner = TransactionOwner("t", 7, 0)
+    for group_id in ("f", "g"):
+        await shard.commit_in_transaction(group_id, owner, "", None, -1, {OTHER: COMMIT})
+    shard = place.shard()
+    shard._consumer_parts = shard._consumer_parts._replace(turns=SlowTurns())
+    place.topics.hide()
+    loading = asyncio.create_task(shard.load())
+    asyncio.get_running_loop().call_later(10, place.topics.show)
+    await pass_time(after_s)
+    assert shard.is_loading
+    shard.end_transaction(place.log.mark(7, committed=True))
+    await loading
+    for group_id in ("f", "g"):
+        assert {*shard.offsets(group_id)} == {OTHER}
+        assert not shard.offsets(group_id).pending
 
 
 async def test_a_group_made_anew_is_not_taken_for_the_one_before(place: Place) -> None:
