@@ -49,8 +49,8 @@ SCHEDULING_POLICY: Final = ConfigKey(
     default=SchedulingPolicy.BATCH.value,
     one_of=tuple(policy.value for policy in SchedulingPolicy),
     doc="What happens when something arrives for the broker while all processors are busy. With "
-    "batch it waits for a processor, and then does together what has arrived meanwhile, so a "
-    "saturated machine does more. With normal it interrupts what runs, which is better for latency "
+    "batch it waits for a processor, and then does together what has arrived meanwhile, so many "
+    "producers of a saturated machine write more. With normal it interrupts what runs, which is better for latency "
     "beside processes that compute all the time. While a processor is free there is no difference. "
     "Linux only.",
 )

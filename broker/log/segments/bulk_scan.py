@@ -56,7 +56,9 @@ _KEYED_NODE: Final = struct.Struct(f"{NODE.format}{KEY.size}s")
 _VALUE_AT: Final = _KEYED_NODE.size
 _HEAD: Final = struct.Struct(f"{OVERFLOW_PAGE.format}{HEADER_BYTES}s")
 """The first of the overflow pages of a batch, up to the end of the batch's header."""
-_LEAVES_PER_BREATH: Final = 4
+_NODES_AT_ONCE: Final = 256
+"""The number of nodes whose batches are read together, of one page or of several: a batch has at
+least two."""
 
 
 class Unusual(Exception):
@@ -80,10 +82,11 @@ def scan_in_bulk(
         pages = PageMap(root)
         walk = TreeWalk(read_at, root, root.main, pages)
         scan = _BulkScan(read_at, root, walk, contents)
-        for number, leaf in enumerate(walk.leaves()):
-            if not number % _LEAVES_PER_BREATH:
-                breathe()
+        for leaf in walk.leaves():
             scan.take(leaf)
+            if scan.has_many:
+                scan.use_whole_batches()
+                breathe()
         scan.finish()
         check_free_pages(read_at, root, pages, raise_problem)
     except (PagesDamaged, struct.error) as error:
@@ -107,9 +110,15 @@ class _BulkScan:
         self._starts: list[bytes] = []
         """The beginning of each value, as long as the header of a batch."""
         self._is_identified = False
+        self._enough = _NODES_AT_ONCE
+
+    @property
+    def has_many(self) -> bool:
+        """Whether there are enough nodes to use them."""
+        return len(self._keys) >= self._enough
 
     def take(self, leaf: Leaf) -> None:
-        """Read the nodes of a leaf page, and use them as far as the batches are whole."""
+        """Read the nodes of a leaf page."""
         page, offsets = leaf.page, leaf.offsets
         nodes = [_KEYED_NODE.unpack_from(page, at) for at in offsets]
         sizes, flags, key_sizes, keys = zip(*nodes, strict=True)
@@ -134,7 +143,6 @@ class _BulkScan:
         self._sizes += sizes
         self._positions += positions
         self._starts += starts
-        self._use_whole_batches()
 
     def _read_heads(
         self,
@@ -160,11 +168,12 @@ class _BulkScan:
             starts[place] = start
 
     def finish(self) -> None:
-        """Check that nothing is left over."""
+        """Use the last nodes, and check that nothing is left over."""
+        self.use_whole_batches()
         if self._keys or not self._is_identified:
             raise Unusual("a batch has no end, or the segment no identity")
 
-    def _use_whole_batches(self) -> None:
+    def use_whole_batches(self) -> None:
         """Use what was read, up to the last check of a batch."""
         places = [*KEY.iter_unpack(b"".join(self._keys))]
         first_of_batches: list[int] = []
@@ -192,6 +201,8 @@ class _BulkScan:
             self._add_batches(places, first_of_batches, chunk_counts)
         for read in (self._keys, self._sizes, self._positions, self._starts):
             del read[:used]
+        # A batch of very many pieces is not looked at again for each page of its nodes.
+        self._enough = max(_NODES_AT_ONCE, 2 * len(self._keys))
 
     def _note(self, at: int, number: int, packed: int) -> None:
         """Take in what is not a batch: the identity of the segment, or the start of an epoch."""
