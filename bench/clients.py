@@ -4,9 +4,9 @@ RF 3, acks=all, 12 partitions. Java's own producer performance tool, librdkafka 
 many slow producers, one record end to end, and bare Fetch requests. Each system is alone on the
 machine in its turn; Quorate with ``log.flush`` os and sync, Kafka as it comes, and Kafka under the
 scheduling policy of Quorate's brokers ("batch"). The rows of 'quorate-normal', whose brokers have
-Kafka's policy, are measured where ``--rows`` names them. Kafka's jars are those of ``KAFKA_HOME``,
-or Maven fetches them. ``--rows PATTERN`` picks rows by the beginning of their names: 'kafka',
-'quorate-os-java', '*-bare-fetch'.
+Kafka's policy, are measured where ``--rows`` matches them. Kafka's jars are those of
+``KAFKA_HOME``, or Maven fetches them. ``--rows PATTERN`` picks rows by the beginning of their
+names: 'kafka', 'quorate-os-java', '*-bare-fetch'.
 """
 
 from collections.abc import Sequence

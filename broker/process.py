@@ -103,7 +103,7 @@ def _schedule(config: Configuration) -> None:
     try:
         schedule_as(policy)
     except OSError as error:
-        log.warning("scheduling.policy=%s has no effect: %s", policy.value, error)
+        log.info("scheduling.policy=%s is not allowed here: %s", policy.value, error)
 
 
 def load_what_is_served(config: Configuration) -> None:

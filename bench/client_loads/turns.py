@@ -32,7 +32,7 @@ class Turn(NamedTuple):
     start: Callable[[], AbstractContextManager[System]]
     loads: Sequence[Load]
     only_if_named: bool = False
-    """Whether it is taken only where ``--rows`` names it."""
+    """Whether it is taken only where ``--rows`` picks some of its rows."""
 
     def row_name(self, load: Load) -> str:
         """The name that ``--rows`` matches: of the system and of the load."""

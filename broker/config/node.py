@@ -51,8 +51,9 @@ SCHEDULING_POLICY: Final = ConfigKey(
     doc="What happens when something arrives for the broker while all processors are busy. With "
     "batch it waits for a processor, and then does together what has arrived meanwhile, so many "
     "producers of a saturated machine write more. With normal it interrupts what runs, which is "
-    "better for latency beside processes that compute all the time. While a processor is free "
-    "there is no difference. Linux only.",
+    "better for latency beside processes that compute all the time, whatever their priority. While "
+    "a processor is free there is hardly any difference. A policy that the process was started "
+    "with, other than the system's default, stays. Linux only.",
 )
 INTER_BROKER_PROTOCOL_VERSION: Final = ConfigKey(
     name="inter.broker.protocol.version",

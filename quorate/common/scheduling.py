@@ -19,9 +19,11 @@ class SchedulingPolicy(StrEnum):
 
 
 def schedule_as(policy: SchedulingPolicy) -> None:
-    """Set the policy of all threads of this process. Those that start later have it too.
+    """Set the policy of all threads of this process that have the system's default. Those that they
+    start later have it too.
 
-    ``NORMAL`` leaves the process as it was started. Systems other than Linux know nothing else.
+    A policy that somebody gave the process stays, such as a real-time one. ``NORMAL`` leaves the
+    process as it was started. Systems other than Linux know nothing else.
 
     Raises:
         OSError: the system does not allow it.
@@ -29,4 +31,5 @@ def schedule_as(policy: SchedulingPolicy) -> None:
     if policy is SchedulingPolicy.BATCH and hasattr(os, "SCHED_BATCH"):
         for thread_id in os.listdir(_THREADS):
             with suppress(ProcessLookupError):  # It may have ended meanwhile.
-                os.sched_setscheduler(int(thread_id), os.SCHED_BATCH, os.sched_param(0))
+                if os.sched_getscheduler(int(thread_id)) == os.SCHED_OTHER:
+                    os.sched_setscheduler(int(thread_id), os.SCHED_BATCH, os.sched_param(0))

@@ -83,10 +83,13 @@ class ShardDependencies:
         """Load the groups from the log; until then clients have to retry every request.
 
         A broker that has just restarted may lead before any controller has told it of the cluster.
-        Groups would take their topics for deleted, and their members would lose all partitions.
+        Groups would take their topics for deleted, and their members would lose all partitions, so
+        this waits until the topics are known.
         """
         parts = self._consumer_parts
         await parts.topics.until_known()
+        if self._has_ended():
+            return
         in_log = GroupsInLog(self.name)
         self._ends_meanwhile.clear()
         async for entry in self._log.replay():
@@ -96,7 +99,7 @@ class ShardDependencies:
         found = in_log.groups(self._limits, parts, self._share_parts, now_ms)
         async for known in parts.turns.through(found):
             self._groups[known.group.group_id] = known
-        if self._is_over:
+        if self._has_ended():
             return
         self.is_loading = False
         for end in self._ends_meanwhile:
@@ -116,6 +119,9 @@ class ShardDependencies:
             if not future.done():
                 future.set_exception(KafkaError(error_code, f"{self.name} is led elsewhere"))
         self._appends.end(error_code)
+
+    def _has_ended(self) -> bool:
+        return self._is_over
 
     def end_transaction(self, end: TransactionEnd) -> None:
         """Commit or drop pending offsets, because the transaction's marker is committed."""

@@ -33,8 +33,9 @@ from quorate.broker.coordinator.shards.coordinator_records import UnknownRecord
 from quorate.common.types import TopicId
 
 _STANDARD_ASSIGNORS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
-"""The assignors that clients bring with them. Where they add data to an assignment, it repeats what
-the member had before: librdkafka's cooperative-sticky does so. Nobody misses it."""
+"""The assignors that clients bring with them. Where they add data to an assignment, as librdkafka's
+cooperative-sticky does, it is a copy of partitions that the group knows: an assignor that lacks it
+keeps less where it was, once."""
 
 
 class MigrationPolicy(StrEnum):

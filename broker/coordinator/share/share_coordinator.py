@@ -102,7 +102,11 @@ class ShareCoordinator(PartitionCoordinator[ShareStateShard]):
             await self.maintain()
 
     async def maintain(self) -> None:
-        """Forget share-partitions of topics that are gone, and delete what is not needed."""
+        """Forget share-partitions of topics that are gone, and delete what is not needed.
+
+        Before the broker was told of the cluster, all topics seem to be gone.
+        """
+        await self._topics.until_known()
         missing: set[TopicId] = set()
         for partition, shard in tuple(self.answering()):
             absent = {one for one in shard.topic_ids() if self._topics.topic_name(one) is None}
