@@ -59,6 +59,9 @@ _HEAD: Final = struct.Struct(f"{OVERFLOW_PAGE.format}{HEADER_BYTES}s")
 _NODES_AT_ONCE: Final = 256
 """The number of nodes whose batches are read together, of one page or of several: a batch has at
 least two."""
+_NODES_PER_LEAF: Final = 20
+"""The number of nodes that cost as much as a page does, however many nodes it has."""
+_NODES_PER_BREATH: Final = 500
 
 
 class Unusual(Exception):
@@ -82,14 +85,18 @@ def scan_in_bulk(
         pages = PageMap(root)
         walk = TreeWalk(read_at, root, root.main, pages)
         scan = _BulkScan(read_at, root, walk, contents)
+        work = 0
         for leaf in walk.leaves():
             scan.take(leaf)
             if scan.has_many:
                 scan.use_whole_batches()
+            work += len(leaf.offsets) + _NODES_PER_LEAF
+            if work >= _NODES_PER_BREATH:
                 breathe()
+                work = 0
         scan.finish()
         check_free_pages(read_at, root, pages, raise_problem)
-    except (PagesDamaged, struct.error) as error:
+    except (PagesDamaged, struct.error, OverflowError) as error:
         raise Unusual(str(error)) from error
 
 
@@ -124,6 +131,8 @@ class _BulkScan:
         sizes, flags, key_sizes, keys = zip(*nodes, strict=True)
         if set(key_sizes) != {KEY.size} or not {0, IS_OVERFLOWING}.issuperset(flags):
             raise Unusual(f"page {leaf.number} has a node of another kind")
+        if not min(sizes):
+            raise Unusual(f"page {leaf.number} has a node without a value")
         values_at = [at + _VALUE_AT for at in offsets]
         stored = [
             PAGE_NUMBER.size if flag else size for size, flag in zip(sizes, flags, strict=True)
@@ -155,14 +164,16 @@ class _BulkScan:
         of pages until now."""
         page_bytes, read_at = self._root.page_bytes, self._read_at
         firsts = [PAGE_NUMBER.unpack(starts[place])[0] for place in overflowing]
+        needed = [-(-(PAGE_HEADER_BYTES + sizes[place]) // page_bytes) for place in overflowing]
+        if min([sizes[place] for place in overflowing]) < HEADER_BYTES:
+            raise Unusual("a value that would fit its page is on overflow pages")
+        self._walk.use_overflow(firsts, needed)
         head = b"".join([read_at(first * page_bytes, _HEAD.size) for first in firsts])
         if len(head) != _HEAD.size * len(firsts):
             raise Unusual("an overflow page is not there")
         numbers, _, kinds, counts, begun = zip(*_HEAD.iter_unpack(head), strict=True)
-        needed = [-(-(PAGE_HEADER_BYTES + sizes[place]) // page_bytes) for place in overflowing]
         if [*numbers] != firsts or set(kinds) != {OVERFLOW} or [*counts] != needed:
             raise Unusual("a value is not on the overflow pages that its node names")
-        self._walk.use_overflow(firsts, needed)
         for place, first, start in zip(overflowing, firsts, begun, strict=True):
             positions[place] = first * page_bytes + PAGE_HEADER_BYTES
             starts[place] = start
@@ -181,12 +192,12 @@ class _BulkScan:
         used = at = 0
         while at < len(places):
             number, base_offset, chunk = places[at]
+            if chunk:
+                raise Unusual("a batch does not begin with its first piece")
             if number > LAST_NUMBER:
                 self._note(at, number, base_offset)
                 used = at = at + 1
                 continue
-            if chunk:
-                raise Unusual("a batch does not begin with its first piece")
             end = at + 1
             while end < len(places) and places[end] == (number, base_offset, end - at):
                 end += 1
@@ -259,6 +270,8 @@ class _BulkScan:
             if header.attributes & CONTROL:
                 at = firsts[place]
                 batch = self._read_at(self._positions[at], self._sizes[at])
+                if len(batch) != self._sizes[at]:
+                    raise Unusual("a control batch is not all there")
                 marker = decode_marker(header, batch)
                 if marker is not None:
                     markers[place] = marker

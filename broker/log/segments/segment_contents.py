@@ -18,7 +18,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import repeat
+from itertools import islice, repeat
 from operator import add, eq, sub
 from typing import Final, NamedTuple
 
@@ -31,6 +31,8 @@ from quorate.broker.log.segments.batch_places import CHUNK_STEP, BatchPlaces, ch
 FORMAT: Final = 1
 _FORMAT_WITH_MARKERS: Final = 2
 
+_ADDED_AT_ONCE: Final = 1_000
+"""Each step holds Python's lock for so many batches."""
 _MAGIC: Final = 0x51464F4F
 _HEAD: Final = struct.Struct("=IIQqIII")
 _CRC: Final = struct.Struct("=I")
@@ -119,14 +121,15 @@ class SegmentContents(BatchPlaces):
         """Return the contents with ``batches``, which are sorted by partition number and base
         offset."""
         contents = cls(segment_id, written_at_ms)
-        found = [*batches]
-        contents.extend(
-            [batch.number for batch in found],
-            [batch.size for batch in found],
-            [batch.chunks for batch in found],
-            [batch.header for batch in found],
-            {place: batch.marker for place, batch in enumerate(found) if batch.marker is not None},
-        )
+        rest = iter(batches)
+        while found := [*islice(rest, _ADDED_AT_ONCE)]:
+            contents.extend(
+                [batch.number for batch in found],
+                [batch.size for batch in found],
+                [batch.chunks for batch in found],
+                [batch.header for batch in found],
+                {at: batch.marker for at, batch in enumerate(found) if batch.marker is not None},
+            )
         contents.epochs = list(epochs)
         return contents
 

@@ -174,11 +174,11 @@ class SegmentFile:
             KafkaError: KAFKA_STORAGE_ERROR if the file is of another format, or another segment.
         """
         contents = SegmentContents(segment_id, self.modified_at_ms)
-        try:
+        with suppress(Unusual):
             scan_in_bulk(self._read_at_once, self.root(), contents, breathe)
-        except Unusual:
-            return self._scan_one_by_one(segment_id, on_damaged, breathe, on_problem)
-        return contents
+            return contents
+        del contents
+        return self._scan_one_by_one(segment_id, on_damaged, breathe, on_problem)
 
     def _scan_one_by_one(
         self,

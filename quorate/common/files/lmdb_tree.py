@@ -217,7 +217,8 @@ class TreeWalk:
                 f"{pages}"
             )
             found, start = pages, b""
-        self.use_overflow((first,), (found,))
+        self._pages.use(first, found, self._on_problem)
+        self._overflow_pages += found
         return StoredValue(key, position + PAGE_HEADER_BYTES, size, start, IS_OVERFLOWING)
 
     def _page(self, number: int, kind: int) -> tuple[bytes, tuple[int, ...]]:
