@@ -59,6 +59,7 @@ QUICK = (
 brokers that stop and start, both protocols of groups, transactions, topics that come and go."""
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.timeout(300)
 def test_a_part_of_kafkas_java_tests_passes(tmp_path: Path) -> None:

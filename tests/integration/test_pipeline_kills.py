@@ -211,7 +211,7 @@ def assert_crew_ended_well(crew: Crew) -> None:
 @pytest.mark.parametrize(
     ("kills", "stops"),
     [
-        pytest.param(3, 0.0, marks=pytest.mark.timeout(300)),
+        pytest.param(3, 0.0, marks=[pytest.mark.slow, pytest.mark.timeout(300)]),
         pytest.param(100, 0.0, marks=[pytest.mark.slow, pytest.mark.timeout(3_600)]),
         pytest.param(40, 0.5, marks=[pytest.mark.slow, pytest.mark.timeout(3_600)]),
         pytest.param(40, 1.0, marks=[pytest.mark.slow, pytest.mark.timeout(3_600)]),

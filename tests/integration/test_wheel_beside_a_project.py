@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.installed_wheel import InstalledWheel, install_wheel
 
-pytestmark = [pytest.mark.integration]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 COLLIDING_PACKAGES = ("broker", "quorum", "metadata_log", "common")
 OWN_PREFIXES = ("quorate", "pyspark_quorate")
