@@ -1,10 +1,8 @@
 """The systems, each in its turn and alone: started, warmed up, measured and stopped."""
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from pathlib import Path
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final, NamedTuple
 
 from bench._support import Bench
@@ -15,6 +13,7 @@ from bench.client_loads.settling import Round, is_warm, medians_and_spreads
 from bench.peers.kafka import KafkaInstallation
 from bench.produce_matrix.systems import System, kafka, quorate
 from bench.produce_matrix.workload import KIB, Flush, Workload
+from quorate.common.scheduling import SchedulingPolicy, schedule_as
 
 KAFKA_GIGABYTES: Final = 5.0
 QUORATE_GIGABYTES: Final = 0.5
@@ -70,9 +69,7 @@ def patient_kafka_turn(installation: KafkaInstallation, loads: Sequence[Load]) -
     def start() -> Iterator[System]:
         with kafka(installation) as system:
             for pid in system.pids:
-                for thread in Path(f"/proc/{pid}/task").iterdir():
-                    with suppress(ProcessLookupError):
-                        os.sched_setscheduler(int(thread.name), os.SCHED_BATCH, os.sched_param(0))
+                schedule_as(SchedulingPolicy.BATCH, pid)
             yield system
 
     return Turn(f"Kafka {installation.version} batch", KAFKA_GIGABYTES, start, loads)

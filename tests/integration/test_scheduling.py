@@ -1,4 +1,4 @@
-"""What the scheduler knows of running brokers."""
+"""These tests look at what the scheduler knows of running brokers."""
 
 import os
 from contextlib import suppress

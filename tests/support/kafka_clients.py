@@ -25,9 +25,9 @@ with warnings.catch_warnings():
     import kafka
     import kafka.admin
 
+from quorate_proto.v1 import errors_pb2
+
 PATIENCE_S = 30.0
-NOT_COORDINATOR = 16
-"""The code of Kafka."""
 
 ByPartition = dict[int, list[bytes]]
 
@@ -108,7 +108,7 @@ class Confluent:
                     raise TookTooLong({p: len(items) for p, items in got.items()})
                 for message in consumer.consume(1000, 0.1):
                     error = message.error()
-                    if error is not None and error.code() == NOT_COORDINATOR:
+                    if error is not None and error.code() == errors_pb2.NOT_COORDINATOR:
                         continue  # The offsets topic was just made. librdkafka asks again.
                     assert error is None, error
                     got[message.partition() or 0].append(message.value() or b"")

@@ -121,6 +121,7 @@ class ShardDependencies:
         self._appends.end(error_code)
 
     def _has_ended(self) -> bool:
+        """Say whether the shard has ended, which may happen during any await of its load."""
         return self._is_over
 
     def end_transaction(self, end: TransactionEnd) -> None:

@@ -15,7 +15,6 @@ from typing import Final
 
 from quorate.broker.log.batches.control_batches import EndMarker, decode_marker
 from quorate.broker.log.batches.record_batch import (
-    CONTROL,
     HEADER_BYTES,
     MAGIC,
     BatchHeader,
@@ -31,6 +30,7 @@ from quorate.broker.log.segments.segment_keys import (
     IDENTITY_VALUE,
     KEY,
     LAST_NUMBER,
+    epoch_of,
     epoch_start,
 )
 from quorate.common.files.lmdb_check import check_free_pages
@@ -40,7 +40,6 @@ from quorate.common.files.lmdb_pages import (
     PageMap,
     PagesDamaged,
     ReadAt,
-    raise_problem,
 )
 from quorate.common.files.lmdb_tree import (
     IS_OVERFLOWING,
@@ -95,7 +94,7 @@ def scan_in_bulk(
                 breathe()
                 work = 0
         scan.finish()
-        check_free_pages(read_at, root, pages, raise_problem)
+        check_free_pages(read_at, root, pages)
     except (PagesDamaged, struct.error, OverflowError) as error:
         raise Unusual(str(error)) from error
 
@@ -187,8 +186,8 @@ class _BulkScan:
     def use_whole_batches(self) -> None:
         """Use what was read, up to the last check of a batch."""
         places = [*KEY.iter_unpack(b"".join(self._keys))]
-        first_of_batches: list[int] = []
-        chunk_counts: list[int] = []
+        firsts: list[int] = []
+        checks: list[int] = []
         used = at = 0
         while at < len(places):
             number, base_offset, chunk = places[at]
@@ -205,11 +204,11 @@ class _BulkScan:
                 break
             if places[end] != (number, base_offset, CHECK):
                 raise Unusual("a batch has no check")
-            first_of_batches.append(at)
-            chunk_counts.append(end - at)
+            firsts.append(at)
+            checks.append(end)
             used = at = end + 1
-        if first_of_batches:
-            self._add_batches(places, first_of_batches, chunk_counts)
+        if firsts:
+            self._add_batches(places, firsts, checks)
         for read in (self._keys, self._sizes, self._positions, self._starts):
             del read[:used]
         # A batch of very many pieces is not looked at again for each page of its nodes.
@@ -229,16 +228,14 @@ class _BulkScan:
                 start_offset = epoch_start(key, start)
             except ValueError as error:
                 raise Unusual(str(error)) from error
-            self._contents.epochs.append(
-                StoredEpoch(packed >> 32, packed & 0xFFFF_FFFF, start_offset)
-            )
+            self._contents.epochs.append(StoredEpoch(*epoch_of(packed), start_offset))
 
     def _add_batches(
-        self, places: Sequence[tuple[int, ...]], firsts: Sequence[int], counts: Sequence[int]
+        self, places: Sequence[tuple[int, ...]], firsts: Sequence[int], ends: Sequence[int]
     ) -> None:
-        """Check the headers of whole batches, and add them to the contents."""
+        """Check the headers of whole batches, and add them to the contents. ``ends`` are the places
+        of their checks, each behind the last piece."""
         keys, starts, sizes = self._keys, self._starts, self._sizes
-        ends = [*map(add, firsts, counts)]
         begun = [starts[at] for at in firsts]
         checks = [check_of(keys[end], start) for end, start in zip(ends, begun, strict=True)]
         if checks != [starts[end] for end in ends]:
@@ -267,7 +264,7 @@ class _BulkScan:
         """Return the markers in control batches, by the place of the batch in ``headers``."""
         markers: dict[int, EndMarker] = {}
         for place, header in enumerate(headers):
-            if header.attributes & CONTROL:
+            if header.is_control:
                 at = firsts[place]
                 batch = self._read_at(self._positions[at], self._sizes[at])
                 if len(batch) != self._sizes[at]:

@@ -17,6 +17,7 @@ from quorate.broker.log.segments.segment_keys import (
     EPOCHS,
     KEY,
     epoch_key,
+    epoch_of,
     epoch_start,
 )
 from quorate.common.files.lmdb_lock_file import allocate_lock_file
@@ -116,4 +117,4 @@ def _epochs_from(cursor: "lmdb.Cursor[bytes]", first: bytes) -> Iterator[StoredE
         kind, packed, _ = KEY.unpack(key)
         if kind != EPOCHS:
             return
-        yield StoredEpoch(packed >> 32, packed & 0xFFFF_FFFF, epoch_start(key, value))
+        yield StoredEpoch(*epoch_of(packed), epoch_start(key, value))

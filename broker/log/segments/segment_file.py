@@ -39,6 +39,7 @@ from quorate.broker.log.segments.segment_keys import (
     IDENTITY_VALUE,
     KEY,
     LAST_NUMBER,
+    epoch_of,
     epoch_start,
 )
 from quorate.common.files.lmdb_check import check_free_pages
@@ -332,7 +333,7 @@ class SegmentFile:
         except ValueError as error:
             on_problem(str(error))
             return []
-        return [StoredEpoch(packed >> 32, packed & 0xFFFF_FFFF, start_offset)]
+        return [StoredEpoch(*epoch_of(packed), start_offset)]
 
     def _verify_check(
         self, number: int, base_offset: int, values: list[StoredValue], version: int

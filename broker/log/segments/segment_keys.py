@@ -37,6 +37,11 @@ def epoch_key(number: int, leader_epoch: int) -> bytes:
     return KEY.pack(EPOCHS, number << 32 | leader_epoch, 0)
 
 
+def epoch_of(packed: int) -> tuple[int, int]:
+    """Return the partition number and the leader epoch in the key of an epoch."""
+    return packed >> 32, packed & 0xFFFF_FFFF
+
+
 def packed_epoch(key: bytes, start_offset: int) -> bytes:
     """Return the value of an epoch."""
     packed = OFFSET.pack(start_offset)

@@ -1,4 +1,4 @@
-"""What the share coordinator forgets: states of topics that are gone, and no others."""
+"""The share coordinator forgets the states of topics that are gone, and no others."""
 
 import asyncio
 
